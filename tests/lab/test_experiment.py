@@ -22,7 +22,7 @@ from windvane import BVDGLMUCB
 from windvane.environments import BallArms, Environment, GeometricDelay, RandomWalk, Rotation
 from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import FolderError
-from windvane.lab.results.folder_writer import Store
+from windvane.lab.results.folder_writer import FolderWriter
 from windvane.lab.results.results import Results
 from windvane.lab.run.cells import choose_recorded_rounds, list_cells
 from windvane.lab.run.cluster import ClusterError
@@ -272,7 +272,7 @@ def test_cells_of_another_experiment_are_not_adopted(tmp_path: Path) -> None:
     simulate(small(seed=7), tmp_path / "seven", jobs=1)
     simulate(small(seed=8), tmp_path / "eight", jobs=1)
     wanted = contents(tmp_path / "eight")
-    for name in ("cells", "curves", "lanes", "paths"):
+    for name in ("cells", "curves", "runs", "paths"):
         for path in (tmp_path / "seven" / name).iterdir():
             (tmp_path / "eight" / name / path.name).write_bytes(path.read_bytes())
     assert Results.open(tmp_path / "eight").finished == 0
@@ -348,8 +348,8 @@ def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: py
 
 
 def test_only_one_run_writes_at_a_time(tmp_path: Path) -> None:
-    store = Store(tmp_path / "out", small())
-    with store.alone(), rejects(error=FolderError, path=tmp_path / "out", code="locked"):
+    writer = FolderWriter(tmp_path / "out", small())
+    with writer.lock(), rejects(error=FolderError, path=tmp_path / "out", code="locked"):
         simulate(small(), tmp_path / "out", jobs=1)
     assert simulate(small(), tmp_path / "out", jobs=1).complete
 

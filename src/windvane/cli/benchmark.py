@@ -14,11 +14,11 @@ from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leader
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Seed, named
 from windvane.cli.streams import streams
 from windvane.lab.figures.curves import by_environment
-from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
 from windvane.lab.results.summary import row_of
 from windvane.lab.studies import drift_benchmark as worlds_benchmark
-from windvane.lab.studies.drift_benchmark import Scales, tuned_label
+from windvane.lab.studies.tuned_benchmark import Scales, run_benchmark, tuned_label
 
 HELP = """Compare all policies on a leaderboard: in simulated drifting worlds, or on your own labelled data streams.
 
@@ -63,7 +63,7 @@ def drift(
         quick, runs=runs, horizon=horizon, seed=seed, worlds=named(worlds), policies=named(policies)
     )
     folder = out or Path("benchmark-drift" + ("-quick" if quick else ""))
-    results, scales = worlds_benchmark.run_benchmark(
+    results, scales = run_benchmark(
         spec, folder, functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart), tuned=tuned
     )
     remark("computing the leaderboard and writing the report")
@@ -74,7 +74,7 @@ def drift(
     publish(results, document, files, as_json=as_json, show=lambda: _print(results, standings, scales))
 
 
-def _document(results: Results, standings: list[Standing], scales: Scales) -> dict[str, Any]:
+def _document(results: Results, standings: list[LeaderboardRow], scales: Scales) -> dict[str, Any]:
     worlds = []
     for name, entries in by_environment(results.entries).items():
         rows = [row_of(entry) for entry in entries]
@@ -96,7 +96,7 @@ def _scale(scales: Scales, environment: str, label: str) -> float | None:
     return {tuned_label(name): scale for name, scale in scales.get(environment, {}).items()}.get(label)
 
 
-def _print(results: Results, standings: list[Standing], scales: Scales) -> None:
+def _print(results: Results, standings: list[LeaderboardRow], scales: Scales) -> None:
     console = output()
     for name, entries in by_environment(results.entries).items():
         ratios = {standing.label: standing.ratios[name] for standing in standings}

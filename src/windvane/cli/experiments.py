@@ -15,6 +15,7 @@ from windvane.cli.console import Bar, InterruptedRunError, output, print_json, r
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
 from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import experiment as lab_experiment
+from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Results
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
@@ -26,6 +27,7 @@ def conduct(
     spec: Spec,
     folder: Path,
     text: str,
+    recipe: Recipe | None = None,
     *,
     jobs: int | None,
     cluster: str | None = None,
@@ -48,6 +50,7 @@ def conduct(
             progress=Bar(text),
             command=command,
             failures=failures,
+            recipe=recipe,
         )
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; {_how_far(folder)}; repeat the command to continue") from None
@@ -86,13 +89,14 @@ def reproduce(
         runs=runs, horizon=horizon, arms=arms, bonus_scale=bonus_scale, seed=seed, diagnostics=diagnostics
     )
     folder = out or Path(_default_folder(runs, horizon, arms, bonus_scale, seed, diagnostics))
-    results = conduct(spec, folder, "reproducing the paper", jobs=jobs, cluster=cluster, restart=restart)
+    recipe = paper.paper_recipe(arms, bonus_scale)
+    results = conduct(spec, folder, "reproducing the paper", recipe, jobs=jobs, cluster=cluster, restart=restart)
     remark("drawing the figures and writing the report")
     from windvane.lab.report.presentation import present_paper
 
-    written = present_paper(results, arms=arms, bonus_scale=bonus_scale)
-    against = paper.against_published(results.entries)
-    assumed = paper.readings(arms, bonus_scale)
+    written = present_paper(results)
+    against = paper.compare_with_published(results.entries)
+    assumed = paper.list_readings(arms, bonus_scale)
     if as_json:
         print_json(
             {
@@ -109,7 +113,7 @@ def reproduce(
         print_bounds(evaluate_results(results))
     console = output()
     console.print("\nWhere this differs from the published result:", markup=False)
-    for line in paper.differences(results.entries):
+    for line in paper.describe_differences(results.entries):
         console.print(f"  {line}", markup=False)
     console.print("\nReadings assumed where the paper is silent:", markup=False)
     for line in assumed:

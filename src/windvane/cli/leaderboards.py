@@ -10,13 +10,13 @@ from typing import Any
 
 from windvane._files import write_atomically
 from windvane.cli.console import number, output, plain, print_json, table
-from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
 
 CONFIDENCE = 0.95
 
 
-def leaderboard_json(results: Results, standings: Sequence[Standing]) -> dict[str, Any]:
+def leaderboard_json(results: Results, standings: Sequence[LeaderboardRow]) -> dict[str, Any]:
     """Return the part of ``leaderboard.json`` that all benchmarks have."""
     return {
         "folder": str(results.folder),
@@ -41,7 +41,7 @@ def publish(
     output().print(f"\nReport: {results.folder / 'report.html'}", markup=False)
 
 
-def print_leaderboard(standings: Sequence[Standing], score: str, places: str, meaning: str) -> None:
+def print_leaderboard(standings: Sequence[LeaderboardRow], score: str, places: str, meaning: str) -> None:
     """Print the leaderboard as a table. ``score`` is the heading of the scores, and ``meaning`` explains them."""
     rows = [
         [

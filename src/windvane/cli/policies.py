@@ -20,9 +20,9 @@ def policies(as_json: AsJson = False) -> None:
     remark("measuring (the first time, all kernels are compiled: about 20 s)")
     warm_up()
     bar = Bar("measuring")
-    bar.begin(catalogue.measured_rounds(), 0)
+    bar.begin(catalogue.count_measured_rounds(), 0)
     try:
-        found = list(catalogue.catalogue(bar.show))
+        found = list(catalogue.measure_policies(bar.show))
     finally:
         bar.end()
     if as_json:

@@ -15,11 +15,12 @@ from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, named
 from windvane.lab.figures.curves import by_environment
-from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark
-from windvane.lab.studies.streams_benchmark import StreamExperiment, score_of
+from windvane.lab.studies.benchmarks import ranked_entries
+from windvane.lab.studies.streams_benchmark import StreamExperiment, score_entry
 
 
 def streams(
@@ -64,7 +65,7 @@ def streams(
         out or Path("benchmark-streams"),
         functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart, failures=failures),
     )
-    if failures and not streams_benchmark.ranked_entries(results):
+    if failures and not ranked_entries(results):
         raise failures[0]
     remark("computing the leaderboard and writing the report")
     from windvane.lab.report.benchmark_pages import present_streams
@@ -78,7 +79,7 @@ def streams(
 
 def _document(
     results: Results,
-    standings: Sequence[Standing],
+    standings: Sequence[LeaderboardRow],
     experiments: Sequence[StreamExperiment],
     failures: Sequence[CellError],
 ) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def _document(
     for experiment in experiments:
         name = experiment.file.name
         ratios = {standing.label: standing.ratios[name] for standing in standings}
-        scores = [dataclasses.asdict(score_of(entry)) for entry in groups.get(name, [])]
+        scores = [dataclasses.asdict(score_entry(entry)) for entry in groups.get(name, [])]
         documents.append(
             {
                 "stream": name,
@@ -109,14 +110,14 @@ def _document(
 
 def _print(
     results: Results,
-    standings: Sequence[Standing],
+    standings: Sequence[LeaderboardRow],
     experiments: Sequence[StreamExperiment],
     failures: Sequence[CellError],
 ) -> None:
     console = output()
     groups = by_environment(results.entries)
     for experiment in experiments:
-        scores = sorted(map(score_of, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
+        scores = sorted(map(score_entry, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
         rows = [
             [
                 score.label, number(score.mean_reward, 4), number(score.se, 4), number(score.last_tenth, 4),

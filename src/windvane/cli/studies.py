@@ -76,7 +76,7 @@ def _finish(found: Found, name: str, folder: Path, as_json: bool) -> None:
 def _unknown_drift(
     folder: Path, go: Conduct, *, seed: int, runs: int = unknown_drift.RUNS, horizon: int = unknown_drift.HORIZON
 ) -> Found:
-    found = unknown_drift.unknown_drift(folder, go, runs=runs, horizon=horizon, seed=seed)
+    found = unknown_drift.run_unknown_drift(folder, go, runs=runs, horizon=horizon, seed=seed)
     remark("drawing the figure")
     files = [str(path) for path in unknown_drift.draw(found, folder)]
     lines = [
@@ -89,7 +89,7 @@ def _unknown_drift(
 
 
 def _no_tuning(folder: Path, go: Conduct, **asked: int) -> Found:
-    cases = no_tuning.no_tuning(folder, go, **asked)
+    cases = no_tuning.run_no_tuning(folder, go, **asked)
     remark("drawing the figure")
     files = [str(path) for path in no_tuning.draw(cases, folder)]
     lines = [
@@ -147,7 +147,7 @@ def _rows(case: no_tuning.Comparison) -> list[Row]:
 
 
 def _rates(folder: Path, go: Conduct, *, seed: int, runs: int = rates.RUNS, horizon: int = rates.LONGEST) -> Found:
-    found = rates.rates(folder, go, horizons=rates.horizons_up_to(horizon), runs=runs, seed=seed)
+    found = rates.run_rates(folder, go, horizons=rates.choose_horizons(horizon), runs=runs, seed=seed)
     remark("drawing the figure")
     files = [str(path) for path in rates.draw(found, folder)]
     tables = []

@@ -14,7 +14,7 @@ from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart
 from windvane.errors import ArgumentError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies.paper import paper_spec
-from windvane.lab.studies.tuning import Tuned, default_gammas, tune_spec, tuned
+from windvane.lab.studies.tuning import SweepGrid, default_gammas, read_sweep, tune_spec
 
 RUNS = 20  # of every point of the grid, where no spec says otherwise
 
@@ -51,8 +51,8 @@ def tune(
     chosen = default_gammas(base.horizon, discounts).tolist() if gammas is None else _numbers("--gammas", gammas)
     sweep = tune_spec(base, policy, chosen, _numbers("--scales", scales))
     folder = out or Path(f"tune-{'paper' if spec is None else spec.stem}-{policy.replace(':', '.').replace('/', '.')}")
-    results = conduct(sweep, folder, f"tuning {policy}", jobs=jobs, cluster=cluster, restart=restart)
-    found = tuned(results)
+    results = conduct(sweep, folder, f"tuning {policy}", {"name": "tune"}, jobs=jobs, cluster=cluster, restart=restart)
+    found = read_sweep(results)
     remark("drawing the heat map")
     from windvane.lab.report.presentation import draw_tuned
 
@@ -81,7 +81,7 @@ def _numbers(name: str, text: str) -> list[float]:
         raise ArgumentError(name, text, "numbers separated by commas, such as 0.9,0.99") from None
 
 
-def _print(found: Tuned, folder: Path) -> None:
+def _print(found: SweepGrid, folder: Path) -> None:
     console = output()
     columns = ["γ", *(f"bonus {scale:g}" for scale in found.scales)]
     rows = [
@@ -99,6 +99,6 @@ def _print(found: Tuned, folder: Path) -> None:
     console.print(f"Figure: {folder / 'figures'}", markup=False)
 
 
-def _point(found: Tuned, g: int, b: int) -> str:
+def _point(found: SweepGrid, g: int, b: int) -> str:
     mark = "*" if (g, b) == found.best else "~" if found.close[g, b] else " "
     return f"{number(found.mean[g, b])} {mark}"

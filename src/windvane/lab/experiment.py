@@ -1,14 +1,16 @@
-"""Run an experiment in a folder: what is missing is computed, stored cell by cell, and everything is read back."""
+"""Run an experiment in a folder: compute the missing cells, store each one, and read all results."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windvane.arguments import check_whole
 from windvane.kernels.threads import MOST_THREADS, available_cores
-from windvane.lab.results.folder_writer import Store
+from windvane.lab.results.folder import Recipe, check_recipe
+from windvane.lab.results.folder_writer import FolderWriter
 from windvane.lab.results.results import Results
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import CellResult
@@ -29,33 +31,60 @@ def simulate(
     progress: Progress | None = None,
     command: str = "",
     failures: list[CellError] | None = None,
+    recipe: Recipe | None = None,
 ) -> Results:
-    """Run what is missing of ``spec`` in ``folder`` and return everything that is in it.
+    """Run the cells of ``spec`` that are missing in ``folder``, and return all results in it.
 
-    ``jobs`` is the number of processes (default: one per core). ``cluster`` is the address of a Dask scheduler
-    ("tcp://host:8786") or "local" for one started here with ``jobs`` workers. ``restart`` forgets an experiment that is
-    already in the folder.
+    Parameters
+    ----------
+    spec
+        The experiment.
+    folder
+        Where results are stored. A run that was stopped continues if it is started again with the same folder.
+    jobs
+        The number of processes. Default: one per core.
+    cluster
+        The address of a Dask scheduler ("tcp://host:8786"), or "local" to start one here with ``jobs`` workers.
+    restart
+        Discard an experiment that is already in the folder.
+    progress
+        Is told how many rounds are done.
+    command
+        The command line, stored in the manifest.
+    failures
+        Without this list, the first cell that fails ends the run with its :class:`CellError`. With it, errors are
+        added to the list and the other cells go on; failed cells are tried again by the next run.
+    recipe
+        What made the spec, stored in the manifest: a mapping with a "name" and JSON values. None leaves the stored one.
 
-    A cell that fails ends the run with its :class:`CellError`. If a list of ``failures`` is given, the error is added
-    to it instead, and the other cells go on; the cell stays unfinished and is tried again by the next run.
+    Returns
+    -------
+    Results
+        All finished cells.
+
+    Examples
+    --------
+    >>> from windvane.lab import paper_spec
+    >>> results = simulate(paper_spec(runs=5, horizon=300), "results")           # doctest: +SKIP
     """
+    check_recipe(recipe)
     spec.check(policies=failures is None)
     spec = spec.pin()
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or SilentProgress()
-    store = Store(Path(folder), spec)
-    with store.alone():
-        store.begin(restart=restart, command=command)
-        done = store.finished()
-        missing = [(i, cell) for i, cell in enumerate(store.cells) if cell not in done]
+    writer = FolderWriter(Path(folder), spec)
+    with writer.lock():
+        writer.prepare(restart=restart, command=command, recipe=recipe)
+        done = writer.read_finished()
+        missing = [(i, cell) for i, cell in enumerate(writer.cells) if cell not in done]
         if missing:
-            _run_missing(spec, store, missing, done, jobs, cluster, watcher, failures)
+            _run_missing(spec, writer, missing, done, jobs, cluster, watcher, failures)
     return Results.open(folder)
 
 
 def _run_missing(
     spec: Spec,
-    store: Store,
+    writer: FolderWriter,
     missing: list[tuple[int, Cell]],
     done: set[Cell],
     jobs: int,
@@ -69,18 +98,41 @@ def _run_missing(
         return (cell.last - cell.first) * spec.horizon
 
     earlier = sum(size(cell) for cell in done)
-    watcher.begin(sum(size(cell) for cell in store.cells), earlier)
+    watcher.begin(sum(size(cell) for cell in writer.cells), earlier)
     try:
-        with ProgressReader(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
+        with ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher) as counters:
             threads = max(1, jobs // len(missing))
             work = Work(spec, missing, str(counters.path), threads, raises=failures is None)
             with closing(compute_cells(work, jobs, cluster)) as finished:
                 for index, cell, result in finished:
                     if isinstance(result, CellResult):
                         work.note_duration(cell, result.seconds)
-                        store.write(cell, result)
+                        writer.write(cell, result)
                     elif failures is not None:
                         failures.append(result)
                     counters.finish(index, size(cell))
     finally:
         watcher.end()
+
+
+def open(folder: str | PathLike[str]) -> Results:  # noqa: A001
+    """Read the finished results in an experiment's folder.
+
+    Parameters
+    ----------
+    folder
+        A folder that :func:`simulate` or a command wrote. The experiment need not be complete.
+
+    Returns
+    -------
+    Results
+        With ``frame("runs")``, a data frame of pandas or polars with a row per run; ``table``, the same with pyarrow;
+        ``summary()``; and ``entries``, the results as arrays.
+
+    Examples
+    --------
+    >>> import windvane.lab
+    >>> results = windvane.lab.open("results")                                   # doctest: +SKIP
+    >>> results.summary()[["policy", "mean", "se"]]                              # doctest: +SKIP
+    """
+    return Results.open(Path(folder))

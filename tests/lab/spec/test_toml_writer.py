@@ -23,7 +23,14 @@ from support.spec_objects import (
 )
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
 from windvane.lab.spec.example import wobble
-from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError
+from windvane.lab.spec.experiment_spec import (
+    EnvironmentSpec,
+    GymnasiumSpec,
+    LabelledStreamSpec,
+    PolicySpec,
+    Spec,
+    SpecError,
+)
 from windvane.links import Logistic
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 
@@ -57,6 +64,8 @@ FIELDS = {
                 {"times": st.just([1, *t]), "points": st.lists(vector, min_size=len(t) + 1, max_size=len(t) + 1)}
             )
         ),
+        "logged": st.fixed_dictionaries({"thetas": st.lists(vector, min_size=1, max_size=5), "stretch": st.booleans()})
+        | st.fixed_dictionaries({"file": st.just("theta.csv"), "stretch": st.just(True)}),
         "function": st.fixed_dictionaries({"function": st.sampled_from([half_turn, wobble, NAMED])}),
     },
     "arms": {
@@ -98,7 +107,7 @@ anything = st.recursive(
     ),
     max_leaves=8,
 )
-environments = st.builds(
+simulated = st.builds(
     EnvironmentSpec,
     name=names,
     drift=part("drift"),
@@ -111,6 +120,17 @@ environments = st.builds(
     intercept=st.none() | st.floats(-1, 1),
     delay=st.none() | part("delay"),
 )
+labelled = st.builds(
+    LabelledStreamSpec, names, st.just("data.csv"), missing=st.sampled_from(["refuse", "drop"]), S=unit, switches=counts
+)
+games = st.builds(
+    GymnasiumSpec,
+    names,
+    st.sampled_from([half_turn, "elsewhere:make"]),
+    reward_range=st.none() | st.just((0, 2.5)),
+    S=unit,
+)
+environments = simulated | labelled | games
 values = st.lists(unit, min_size=1, max_size=4, unique=True)
 sweeps = st.dictionaries(st.sampled_from(["gamma", "bonus_scale", "delta"]), values, max_size=3)
 policies = st.one_of(

@@ -22,7 +22,7 @@ from windvane.lab.figures import plots
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import row_of
 from windvane.lab.spec.experiment_spec import SpecError
-from windvane.lab.studies import drift_benchmark, no_tuning, rates, unknown_drift
+from windvane.lab.studies import benchmarks, drift_benchmark, no_tuning, rates, tuned_benchmark, unknown_drift
 from windvane.lab.studies.bounds import evaluate
 from windvane.policies.registry import POLICIES
 
@@ -219,7 +219,7 @@ def test_the_leaderboard_is_drawn() -> None:
 
 def test_scales_are_chosen_on_other_runs() -> None:
     base = benchmark_spec(runs=5, horizon=20, seed=2, worlds=["rotation"])
-    held_back = drift_benchmark.held_back_spec(base)
+    held_back = tuned_benchmark.held_back_spec(base)
     assert held_back.seed != base.seed
     assert held_back.runs == 2
     names = [policy.name for policy in held_back.policies]
@@ -228,7 +228,7 @@ def test_scales_are_chosen_on_other_runs() -> None:
     scales = {policy.name: "bonus_scale" for policy in held_back.policies}
     scales |= {"D-LinTS": "posterior_scale", "D-GLM-TS": "posterior_scale"}
     assert {policy.name: policy.sweep for policy in held_back.policies} == {
-        name: {scale: drift_benchmark.SCALES} for name, scale in scales.items()
+        name: {scale: tuned_benchmark.SCALES} for name, scale in scales.items()
     }
     regrets = {"one": {"OFUL": {0.1: 5.0, 1.0: 4.0, 3.0: 6.0}}, "two": {"OFUL": {0.1: 1.0, 1.0: 4.0, 3.0: 6.0}}}
     entries = [
@@ -237,9 +237,9 @@ def test_scales_are_chosen_on_other_runs() -> None:
         for policy, finals in policies.items()
         for scale, final in finals.items()
     ]
-    found = drift_benchmark.best_scales(Results(Path("nowhere"), {}, entries, 1, 1))
+    found = tuned_benchmark.find_best_scales(Results(Path("nowhere"), {}, entries, 1, 1))
     assert found == {"one": {"OFUL": 1.0}, "two": {"OFUL": 0.1}}
-    tuned = drift_benchmark.tuned_spec(base, base.environments[1], found["two"])
+    tuned = tuned_benchmark.tuned_spec(base, base.environments[1], found["two"])
     assert (tuned.seed, tuned.runs, tuned.environments) == (base.seed, base.runs, (base.environments[1],))
     assert [(p.name, p.settings) for p in tuned.policies] == [("OFUL tuned", {"bonus_scale": 0.1})]
 
@@ -249,10 +249,10 @@ def test_scales_are_chosen_on_other_runs() -> None:
 
 @pytest.mark.parametrize("drift", [0.0, 0.5, 24.0, 238.0])
 def test_arcs_have_the_length_asked_for(drift: float) -> None:
-    path = unknown_drift.arc_of_length(drift, 120).path(horizon=120, dim=2, S=1.0, lane_ids=1)
+    path = unknown_drift.make_arc(drift, 120).path(horizon=120, dim=2, S=1.0, lane_ids=1)
     np.testing.assert_allclose(path.variation, drift, rtol=1e-12, atol=1e-15)
     with rejects("drift", value=239.0):
-        unknown_drift.arc_of_length(239.0, 120)
+        unknown_drift.make_arc(239.0, 120)
 
 
 def test_the_discounts_of_the_study() -> None:
@@ -268,30 +268,30 @@ def test_the_discounts_of_the_study() -> None:
 def test_slopes_of_power_laws() -> None:
     horizons = [3000, 6000, 12000, 25000]
     exact = np.array([[2.0 * T**0.7] * 4 for T in horizons])
-    slope, se, half = rates.fitted_slope(horizons, exact)
+    slope, se, half = rates.fit_slope(horizons, exact)
     assert slope == pytest.approx(0.7, rel=1e-12)
     assert se == pytest.approx(0.0, abs=1e-12)
-    assert math.isnan(rates.fitted_slope(horizons, exact[:, :1])[1])
+    assert math.isnan(rates.fit_slope(horizons, exact[:, :1])[1])
     rng, hits = np.random.default_rng(3), 0
     for _ in range(500):
-        slope, _, half = rates.fitted_slope(horizons, exact[:, :1] * rng.gamma(20.0, 0.05, size=(4, 10)), 0.9)
+        slope, _, half = rates.fit_slope(horizons, exact[:, :1] * rng.gamma(20.0, 0.05, size=(4, 10)), 0.9)
         hits += abs(slope - 0.7) <= half
     assert scipy.stats.binomtest(hits, 500, 0.9).pvalue > UNLIKELY
 
 
 def test_horizons_of_the_rates() -> None:
-    assert rates.horizons_up_to(100_000) == [3000, 6049, 12198, 24595, 49593, 100_000]
-    assert rates.horizons_up_to(80)[0] == 20
-    assert rates.horizons_up_to(80)[-1] == 80
+    assert rates.choose_horizons(100_000) == [3000, 6049, 12198, 24595, 49593, 100_000]
+    assert rates.choose_horizons(80)[0] == 20
+    assert rates.choose_horizons(80)[-1] == 80
     assert rates.drift_at(1 / 3, 24_000) == pytest.approx(3.0)
     assert rates.drift_at(0.0, 24_000) == 1.5
 
 
 def test_the_bound_itself_has_the_proven_slope_but_for_logarithms() -> None:
-    horizons = rates.horizons_up_to(100_000)
+    horizons = rates.choose_horizons(100_000)
     for power, proven in rates.FAMILIES.values():
         bound = [evaluate(horizon=T, drift=rates.drift_at(power, T), dim=2).orthogonal.total for T in horizons]
-        slope, _, _ = rates.fitted_slope(horizons, np.array(bound)[:, None])
+        slope, _, _ = rates.fit_slope(horizons, np.array(bound)[:, None])
         assert proven < slope < proven + 0.06
 
 
@@ -322,7 +322,7 @@ def test_benchmark(tmp_path: Path) -> None:
             runs=2, horizon=20, seed=3, worlds=["rotation", "clicks"], policies=[p.name for p in results.spec.policies]
         ).pin()
     )
-    again = leaderboard(results.entries, references=drift_benchmark.REFERENCES)
+    again = leaderboard(results.entries, references=benchmarks.REFERENCES)
     assert [row["score"] for row in document["leaderboard"]] == [standing.score for standing in again]
     for place in document["environments"]:
         assert min(row["ratio"] for row in place["policies"] if row["policy"] != "Oracle") == 1.0
@@ -337,7 +337,7 @@ def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     assert labels == {"OFUL", "OFUL tuned", "BOB-BVD-GLM-UCB", "BOB-BVD-GLM-UCB tuned"}
     for place in first["environments"]:
         for row in place["policies"]:
-            assert (row["bonus_scale"] in drift_benchmark.SCALES) == row["policy"].endswith("tuned")
+            assert (row["bonus_scale"] in tuned_benchmark.SCALES) == row["policy"].endswith("tuned")
     held_back = Results.open(tmp_path / "out/held-back")
     assert held_back.manifest["seed"] != first["seed"]
     assert Results.open(tmp_path / "out/tuned/02").manifest["environments"] == ["rotation, d = 10"]
@@ -433,7 +433,7 @@ def test_no_tuning_is_needed(tmp_path: Path) -> None:
 
     The one place is where rewards are rare and features change places, as docs/policies.md says.
     """
-    found = no_tuning.no_tuning(tmp_path, lambda spec, folder, _text: simulate(spec, folder))
+    found = no_tuning.run_no_tuning(tmp_path, lambda spec, folder, _text, recipe: simulate(spec, folder, recipe=recipe))
     for one in found:
         is_near = one.adaptive.mean <= 1.5 * one.chosen.mean + 10
         assert is_near or one.environment == "clicks, d = 2", one.environment

@@ -63,7 +63,7 @@ def test_the_world_is_the_paper_s(entries: dict[str, Entry]) -> None:
 
 
 def test_what_differs_from_the_published_curve_is_said(entries: dict[str, Entry]) -> None:
-    found = {a.policy: a for a in paper.against_published(list(entries.values()))}
+    found = {a.policy: a for a in paper.compare_with_published(list(entries.values()))}
     bvd = found["BVD-GLM-UCB"]
     assert min(bvd.errors) > 10  # the formulas taken literally do not give the published curve
     assert "BVD-GLM-UCB differs: " in str(bvd)

@@ -24,13 +24,8 @@ from windvane.lab.report.presentation import present_all
 from windvane.lab.results.folder import FolderError
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark
-from windvane.lab.studies.streams_benchmark import (
-    ranked_entries,
-    run_streams,
-    score_of,
-    share_right_lately,
-    streams_experiments,
-)
+from windvane.lab.studies.benchmarks import ranked_entries
+from windvane.lab.studies.streams_benchmark import recent_accuracy, run_streams, score_entry, streams_experiments
 from windvane.policies.registry import POLICIES, Signature
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
@@ -218,13 +213,13 @@ def test_the_other_cells_go_on(folder: Path, jobs: int) -> None:
 def test_scores_by_hand() -> None:
     regret = np.array([[1.0, 10.0, 18.0, 19.0], [0.0, 12.0, 20.0, 21.0]])
     made = dataclasses.replace(entry("A", [0.0, 0.0], rounds=np.array([1, 50, 90, 100])), regret=regret)
-    score = score_of(made)
+    score = score_entry(made)
     assert (score.mean_reward, score.mistakes, score.runs) == (pytest.approx(0.8), 20.0, 2)
     assert score.se == pytest.approx(0.01)
-    np.testing.assert_allclose(share_right_lately(made), [0.9, 0.9])  # one mistake in ten rounds
+    np.testing.assert_allclose(recent_accuracy(made), [0.9, 0.9])  # one mistake in ten rounds
     assert score.last_tenth == pytest.approx(0.9)
     short = dataclasses.replace(entry("A", [1.0], horizon=1, rounds=np.array([1])), regret=np.array([[1.0]]))
-    assert share_right_lately(short).tolist() == [0.0]
+    assert recent_accuracy(short).tolist() == [0.0]
 
 
 def test_only_policies_that_finished_everywhere_are_ranked() -> None:
@@ -387,10 +382,12 @@ def test_real_data(name: str, tmp_path: Path) -> None:
         pytest.skip(f"../shared/data/{name} is not beside the checkout")
     chosen = ["OFUL", "AdaptiveGLMUCB", "UniformRandom"]
     experiments = streams_experiments([DATA / name], rows=1500, runs=2, policies=chosen)
-    results = run_streams(experiments, tmp_path, lambda spec, folder, _text: simulate(spec, folder, jobs=1))
+    results = run_streams(
+        experiments, tmp_path, lambda spec, folder, _text, recipe: simulate(spec, folder, jobs=1, recipe=recipe)
+    )
     standings, written = present_streams(results)
     assert {path.name for path in written} >= {"report.html", "leaderboard.png", f"mean-reward-{name[:-4]}.png"}
-    scores = {score.label: score.mean_reward for score in map(score_of, results.entries)}
+    scores = {score.label: score.mean_reward for score in map(score_entry, results.entries)}
     assert abs(scores["UniformRandom"] - 0.5) < 0.05  # five standard deviations of 3000 fair coins
     assert min(scores["OFUL"], scores["AdaptiveGLMUCB"]) > 0.6
     assert [s.rank for s in standings] == [1, 2, None]

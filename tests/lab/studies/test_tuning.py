@@ -17,7 +17,7 @@ from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.summary import paired
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError
-from windvane.lab.studies.tuning import default_gammas, tune_spec, tuned
+from windvane.lab.studies.tuning import default_gammas, read_sweep, tune_spec
 
 WORLD = EnvironmentSpec("rotation", DRIFTS["rotation"](), ARM_LAWS["ball"]())
 BASE = Spec([WORLD], [PolicySpec("BVD-GLM-UCB"), PolicySpec("D-LinUCB")], runs=4, horizon=120, seed=5, title="base")
@@ -120,7 +120,7 @@ def test_the_grid_and_its_best_point() -> None:
         (0.9, 2.0): run_effect + near,
         (0.9, 1.0): run_effect + far + 1,
     }
-    found = tuned(results(grid(points)))
+    found = read_sweep(results(grid(points)))
     assert (found.environment, found.policy, found.runs) == ("rotation", "A", 30)
     assert found.gammas.tolist() == [0.9, 0.99]
     assert found.scales.tolist() == [1.0, 2.0]
@@ -137,14 +137,14 @@ def test_what_is_close_is_what_the_paired_interval_cannot_tell_from_the_best() -
     points = {(float(g), 1.0): 0.3 * i + rng.normal(size=12) for i, g in enumerate(np.linspace(0.5, 0.9, 9))}
     made = grid(points)
     for confidence in (0.5, 0.95, 0.999):
-        found = tuned(results(made), confidence=confidence)
+        found = read_sweep(results(made), confidence=confidence)
         best = made[found.best[0]]
         low = {d.label: d.low for d in paired(made, baseline=best.label, confidence=confidence)}
         assert found.close[:, 0].tolist() == [e is best or low[e.label] <= 0 for e in made]
 
 
 def test_one_run_tells_nothing_apart() -> None:
-    found = tuned(results(grid({(0.9, 1.0): [3.0], (0.8, 1.0): [1.0]})))
+    found = read_sweep(results(grid({(0.9, 1.0): [3.0], (0.8, 1.0): [1.0]})))
     assert found.best_gamma == 0.8
     assert found.close.all()
     assert np.isnan(found.se).all()
@@ -153,7 +153,7 @@ def test_one_run_tells_nothing_apart() -> None:
 @pytest.mark.parametrize("name", ["gamma", "bonus_scale", "posterior_scale"])
 def test_an_axis_that_was_not_swept(name: str) -> None:
     made = [entry("A", [value, value], variant={name: value}) for value in (0.7, 0.5, 0.6)]
-    found = tuned(results(made))
+    found = read_sweep(results(made))
     swept, other = (found.gammas, found.scales) if name == "gamma" else (found.scales, found.gammas)
     assert swept.tolist() == [0.5, 0.6, 0.7]
     assert other.shape == (1,)
@@ -164,7 +164,7 @@ def test_an_axis_that_was_not_swept(name: str) -> None:
 
 def test_points_that_are_not_finished_are_left_open() -> None:
     made = grid({(0.8, 1.0): [5.0, 6.0], (0.9, 1.0): [1.0], (0.95, 1.0): [7.0, 9.0], (0.8, 2.0): [4.0, 4.0]})
-    found = tuned(results(made))
+    found = read_sweep(results(made))
     assert found.runs == 2
     assert np.isnan(found.mean).tolist() == [[False, False], [True, True], [False, True]]
     assert not found.close[np.isnan(found.mean)].any()
@@ -173,10 +173,10 @@ def test_points_that_are_not_finished_are_left_open() -> None:
 
 def test_which_environment_is_meant() -> None:
     made = [*grid({(0.9, 1.0): [1.0]}), *grid({(0.9, 1.0): [2.0]}, "arc")]
-    assert tuned(results(made), "arc").mean[0, 0] == 2.0
+    assert read_sweep(results(made), "arc").mean[0, 0] == 2.0
     for given_ in (None, "no"):
         with rejects("environment", value=given_) as caught:
-            tuned(results(made), given_)
+            read_sweep(results(made), given_)
         assert "rotation, arc" in caught.value.expected
 
 
@@ -191,14 +191,14 @@ def test_which_environment_is_meant() -> None:
 )
 def test_results_that_are_no_sweep_are_refused(entries: list, code: str, mention: str) -> None:
     with rejects(error=FolderError, path=Path("one"), code=code) as caught:
-        tuned(results(entries))
+        read_sweep(results(entries))
     assert mention in caught.value.problem
 
 
 def test_a_real_sweep(tmp_path) -> None:
     """Each point of the grid has the regret that its settings have alone."""
     done = simulate(tune_spec(BASE, "BVD-GLM-UCB", [0.8, 0.98], [0.25, 1.0]), tmp_path / "sweep", jobs=1)
-    found = tuned(done)
+    found = read_sweep(done)
     assert (found.environment, found.policy, found.runs) == ("rotation", "BVD-GLM-UCB", 4)
     for row, gamma in enumerate(found.gammas):
         for column, scale in enumerate(found.scales):

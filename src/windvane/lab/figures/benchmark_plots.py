@@ -15,7 +15,7 @@ from windvane.lab.figures.canvas import INK, MUTED, SIZE, new_figure, style, tex
 from windvane.lab.figures.curves import FIXED, PALETTE, Look
 
 if TYPE_CHECKING:
-    from windvane.lab.results.leaderboard import Standing
+    from windvane.lab.results.leaderboard import LeaderboardRow
     from windvane.lab.studies.no_tuning import Comparison
     from windvane.lab.studies.rates import Slope
 
@@ -35,7 +35,7 @@ def _ratio_axes(figure: Figure) -> Axes:
 
 
 def leaderboard_figure(
-    standings: Sequence[Standing],
+    standings: Sequence[LeaderboardRow],
     *,
     confidence: float,
     score: str = "Regret relative to the best of each environment",

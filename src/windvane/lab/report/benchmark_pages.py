@@ -12,19 +12,21 @@ from windvane.lab.figures import plots
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.report.report import Listing, write_report
 from windvane.lab.results.folder import slugs
-from windvane.lab.results.leaderboard import Standing, leaderboard
+from windvane.lab.results.leaderboard import LeaderboardRow, leaderboard
 from windvane.lab.results.results import Entry, Results
-from windvane.lab.studies import drift_benchmark, streams_benchmark
+from windvane.lab.studies import streams_benchmark
+from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
+from windvane.lab.studies.tuned_benchmark import explain_leaderboard
 
 if TYPE_CHECKING:
     from windvane.lab.run.workers import CellError
 
-Presented = tuple[list[Standing], list[Path]]
+Presented = tuple[list[LeaderboardRow], list[Path]]
 
 
 def present_benchmark(results: Results, *, confidence: float = 0.95) -> Presented:
-    """Write the figures and the report of the drift benchmark. The oracle, which has no regret, is not drawn."""
-    standings = leaderboard(results.entries, references=drift_benchmark.REFERENCES, confidence=confidence)
+    """Write the figures and the report of a benchmark. The oracle, which has no regret, is not drawn."""
+    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
     ranked = {standing.label for standing in standings}
     # A report has no room for paths.
     drawn = [replace(entry, path=None) for entry in results.entries if entry.label in ranked]
@@ -37,7 +39,7 @@ def present_benchmark(results: Results, *, confidence: float = 0.95) -> Presente
         replace(results, entries=drawn),
         results.folder / "report.html",
         heading=results.manifest["title"],
-        notes=drift_benchmark.notes(results.manifest["runs"], results.manifest["horizon"]),
+        notes=explain_leaderboard(results),
         listings=[_listing(standings, confidence, caption, "Relative regret")],
     )
     return standings, [*plots.save(figure, results.folder / "figures", "leaderboard"), page]
@@ -45,9 +47,7 @@ def present_benchmark(results: Results, *, confidence: float = 0.95) -> Presente
 
 def present_streams(results: Results, failures: Sequence[CellError] = (), *, confidence: float = 0.95) -> Presented:
     """Write the figures (mean reward over time, leaderboard) and the report of the labelled data streams."""
-    standings = leaderboard(
-        streams_benchmark.ranked_entries(results), references=streams_benchmark.REFERENCES, confidence=confidence
-    )
+    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
     folder, written = results.folder / "figures", []
     drawn = {  # without paths, for which there is no room, and the best policy first
         name: sorted((replace(entry, path=None) for entry in entries), key=lambda entry: float(entry.final.mean()))
@@ -63,7 +63,7 @@ def present_streams(results: Results, failures: Sequence[CellError] = (), *, con
         replace(results, entries=[entry for entries in drawn.values() for entry in entries]),
         results.folder / "report.html",
         heading=results.manifest["title"],
-        notes=streams_benchmark.notes(failures),
+        notes=streams_benchmark.explain_streams(failures),
         listings=[
             _listing(standings, confidence, caption, "Relative mistakes"),
             *(_scores(name, entries) for name, entries in drawn.items()),
@@ -75,13 +75,13 @@ def present_streams(results: Results, failures: Sequence[CellError] = (), *, con
 
 def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Split entries into those that the figure names (the best policies and the references) and the others."""
-    references = [entry.label for entry in entries if entry.label in streams_benchmark.REFERENCES]
+    references = [entry.label for entry in entries if entry.label in REFERENCES]
     ranked = [entry.label for entry in entries if entry.label not in references]
     named = {*ranked[: plots.MOST_BANDS - len(references)], *references}
     return [e for e in entries if e.label in named], [e for e in entries if e.label not in named]
 
 
-def _listing(standings: Sequence[Standing], confidence: float, caption: str, score: str) -> Listing:
+def _listing(standings: Sequence[LeaderboardRow], confidence: float, caption: str, score: str) -> Listing:
     rows = [
         (
             standing.label,
@@ -111,7 +111,7 @@ def _scores(name: str, entries: Sequence[Entry]) -> Listing:
                 (score.microseconds, f"{score.microseconds:,.1f}"),
             ],
         )
-        for score in map(streams_benchmark.score_of, entries)
+        for score in map(streams_benchmark.score_entry, entries)
     ]
     runs = max(len(entry.lanes) for entry in entries)
     caption = f"{runs} {'run' if runs == 1 else 'runs'} of {entries[0].horizon:,} rows. Click a heading to sort."

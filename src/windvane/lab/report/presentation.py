@@ -12,27 +12,24 @@ from windvane.lab.report.report import write_report
 from windvane.lab.results.folder import FolderError, slugs
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import Difference, paired
-from windvane.lab.spec.experiment_spec import SpecError
-from windvane.lab.studies import drift_benchmark, paper
-from windvane.lab.studies.tuning import AXES, Tuned, tuned
+from windvane.lab.studies import paper
+from windvane.lab.studies.tuned_benchmark import read_benchmark
+from windvane.lab.studies.tuning import AXES, SweepGrid, read_sweep
 
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
 
 
 def present_all(results: Results) -> list[Path]:
     """What suits the experiment: the paper's figures, the benchmark's leaderboard, a heat map for a sweep."""
-    try:
-        recognised, benchmark = paper.recognised(results.spec), drift_benchmark.stored_benchmark(results)
-    except SpecError:  # it held objects of Python that a file cannot name
-        recognised, benchmark = None, None
-    if recognised is not None:
-        return present_paper(results, arms=recognised[0], bonus_scale=recognised[1])
+    if results.recipe.get("name") == "paper":
+        return present_paper(results)
+    benchmark = read_benchmark(results)
     written = [] if benchmark is None else present_benchmark(benchmark)[1]
     written += present(results, page=benchmark is None)
     policies = results.manifest["policies"]
     if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
         for world, end in _ends(results.entries).items():
-            written += draw_tuned(tuned(results, world), results.folder, end)
+            written += draw_tuned(read_sweep(results, world), results.folder, end)
     return written
 
 
@@ -88,13 +85,15 @@ def _projected(entries: Sequence[Entry]) -> Entry | None:
     return next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
 
 
-def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Path]:
-    """The paper's figures and report, beside what was published."""
+def present_paper(results: Results) -> list[Path]:
+    """Write the paper's figures and report, beside the published result. The recipe of ``results`` has the settings."""
     horizon = results.manifest["horizon"]
     published = paper.published_curves() if horizon == paper.HORIZON else None
     notes = {
-        "Where this differs from the published result": paper.differences(results.entries),
-        "Readings assumed where the paper is silent": paper.readings(arms, bonus_scale),
+        "Where this differs from the published result": paper.describe_differences(results.entries),
+        "Readings assumed where the paper is silent": paper.list_readings(
+            results.recipe["arms"], results.recipe["bonus_scale"]
+        ),
     }
     return present(
         results,
@@ -105,7 +104,7 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     )
 
 
-def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:
+def draw_tuned(found: SweepGrid, folder: Path, end: str = "") -> list[Path]:
     """The heat map (or curve) of a sweep."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     figure = plots.heat_map(

@@ -1,8 +1,7 @@
-"""What is known of an experiment's folder: its manifest, which of its cells are finished, and what made them.
+"""Read an experiment's folder: its manifest, and which of its cells are finished.
 
-A cell counts as finished if its note says so, if the note belongs to the experiment of the manifest (its spec, its
-versions, the names and sizes in it), and if the cell's files have the hashes noted. Whatever does not fit is not
-trusted: it counts as not done.
+A cell is finished if its note says so, the note belongs to the experiment of the manifest (spec, versions, names and
+sizes), and the files of the cell have the hashes in the note. Everything else counts as not done.
 """
 
 from __future__ import annotations
@@ -12,16 +11,20 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windvane.errors import WindvaneError
+from windvane.errors import ArgumentError, WindvaneError
 from windvane.lab.run.cells import Cell
 
-FORMAT = 1
-TABLES = ("curves", "lanes", "paths")
+FORMAT = 2
+TABLES = ("curves", "runs", "paths")
 _CORE = ("fingerprint", "seed", "runs", "horizon", "environments", "policies", "cells", "versions")
+
+Recipe = Mapping[str, Any]
+"""What made the spec of an experiment: {"name": "paper", "arms": "ball", ...}. All values are JSON values."""
 
 
 class FolderError(WindvaneError, ValueError):
@@ -37,65 +40,115 @@ class FolderError(WindvaneError, ValueError):
         super().__init__(f"{path}: {problem}")
 
 
+def check_recipe(recipe: Recipe | None) -> dict[str, Any] | None:
+    """Return a copy of ``recipe`` as it is read back from JSON; it must have a "name" and hold JSON values only."""
+    if recipe is None:
+        return None
+    if not isinstance(recipe, Mapping) or not isinstance(recipe.get("name"), str):
+        raise ArgumentError("recipe", recipe, 'a mapping with the text "name"')
+    try:
+        copy = json.loads(json.dumps(dict(recipe), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError("recipe", recipe, "made of JSON values", hint=str(error)) from None
+    if copy != _replace_tuples(dict(recipe)):  # JSON would turn a key that is not text into a text
+        raise ArgumentError("recipe", recipe, "made of JSON values, with texts as keys")
+    return dict(copy)
+
+
+def _replace_tuples(value: Any) -> Any:
+    """Return ``value`` with lists in place of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _replace_tuples(item) for name, item in value.items()}
+    return [_replace_tuples(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an experiment's folder, its parts checked for what others rely on."""
+    """Return the manifest of an experiment's folder, after a check of the parts that others rely on."""
     path = folder / "manifest.json"
     if not path.is_file():
         if not folder.is_dir():
             raise FolderError(folder, "not_a_folder", "is not a folder")
         raise FolderError(folder, "no_experiment", "holds no experiment (no manifest.json)")
+    again = "start over with --restart, or name another folder"
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
-            raise FolderError(path, "format", f"is not of format {FORMAT}, which this version reads")
-        cells = [Cell(*map(int, numbers)) for numbers in manifest["cells"]]
-        names = [str(name) for name in manifest["environments"]]
-        variants = [[dict(point) for point in policy["variants"]] for policy in manifest["policies"]]
-        sound = (
-            all(isinstance(manifest[key], int) for key in ("seed", "runs", "horizon"))
-            and all(isinstance(policy["name"], str) for policy in manifest["policies"])
-            and all(0 <= c.environment < len(names) and 0 <= c.policy < len(variants) for c in cells)
-            and isinstance(manifest["versions"], dict)
-            and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
-        )
+            problem = f"has format {manifest['format']!s:.20}, and this version of windvane reads format {FORMAT}"
+            raise FolderError(path, "format", f"{problem}; {again}")
+        is_sound = _is_sound(manifest)
     except FolderError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        sound = False
-    if not sound:
-        raise FolderError(path, "damaged", "is damaged; start over with --restart, or name another folder")
-    return manifest  # type: ignore[no-any-return]
+        is_sound = False
+    if not is_sound:
+        raise FolderError(path, "damaged", f"is damaged; {again}")
+    return manifest
+
+
+def _is_sound(manifest: dict[str, Any]) -> bool:
+    """Return whether all parts have the right types; a part that is missing or has another type may also raise."""
+    cells = [Cell(*map(int, numbers)) for numbers in manifest["cells"]]
+    environments, policies = manifest["environments"], manifest["policies"]
+    texts = [*environments, *(text for policy in policies for text in (policy["name"], *policy["told"]))]
+    check_recipe(manifest["recipe"])
+    return (
+        all(isinstance(manifest[key], int) for key in ("seed", "runs", "horizon"))
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(point, dict) for policy in policies for point in policy["variants"])
+        and all(0 <= c.environment < len(environments) and 0 <= c.policy < len(policies) for c in cells)
+        and isinstance(manifest["versions"], dict)
+        and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
+    )
 
 
 def experiment_id(manifest: dict[str, Any]) -> str:
-    """What cells must share to belong together: the spec, what can change a bit of its results, names and sizes."""
+    """Return a hash of what cells of one experiment share: spec, versions, names and sizes."""
     core = {key: manifest[key] for key in _CORE}
     return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()
 
 
-def cell_note(folder: Path, cell: Cell, experiment: str) -> dict[str, Any] | None:
-    """What was noted when the cell was finished; None if it was not, if it is damaged, or if it belongs elsewhere."""
+@dataclass(frozen=True)
+class FinishedCell:
+    """A finished cell in a folder: the hashes of its files by table, and what it took to compute."""
+
+    folder: Path
+    cell: Cell
+    hashes: dict[str, str]
+    seconds: float
+    lane_rounds: int
+
+    def read(self, table: str) -> bytes:
+        """Return the content of one of its Parquet files; an error if it changed since the cell was finished."""
+        path = self.folder / table / f"{self.cell.name}.parquet"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise FolderError(path, "changed", f"cannot be read ({error.strerror})") from None
+        if hashlib.sha256(content).hexdigest() != self.hashes[table]:
+            raise FolderError(path, "changed", "has changed since it was written")
+        return content
+
+
+def read_cell(folder: Path, cell: Cell, experiment: str) -> tuple[FinishedCell, dict[str, bytes]] | None:
+    """Return a finished cell and its files by table; None if it is not finished, damaged, or of another experiment."""
     try:
-        note: dict[str, Any] = json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
-        here = note["experiment"] == experiment and note["cell"] == cell.name
-        if not here or not {"curves", "lanes"} <= note["files"].keys() <= set(TABLES):
+        note = json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
+        finished = FinishedCell(folder, cell, note["files"], note["seconds"], note["lane_rounds"])
+        is_known = note["experiment"] == experiment and note["cell"] == cell.name
+        if not is_known or not {"curves", "runs"} <= finished.hashes.keys() <= set(TABLES):
             return None
-        if not (math.isfinite(note["seconds"]) and note["lane_rounds"] > 0):
+        if not (math.isfinite(finished.seconds) and finished.lane_rounds > 0):
             return None
-        for name, digest in note["files"].items():
-            content = (folder / name / f"{cell.name}.parquet").read_bytes()
-            if hashlib.sha256(content).hexdigest() != digest:
-                return None
+        return finished, {table: finished.read(table) for table in finished.hashes}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
-    return note
 
 
 def slugs(texts: Iterable[str]) -> dict[str, str]:
-    """Texts as parts of file names: letters and digits of any script, the rest dashes; numbered where they agree."""
-    found: dict[str, str] = {}
+    """Return texts as parts of file names: letters and digits of any script, numbered where two would be equal."""
+    names: dict[str, str] = {}
     for text in texts:
         plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
         numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
-        found[text] = next(name for name in numbered if name not in found.values())
-    return found
+        names[text] = next(name for name in numbered if name not in names.values())
+    return names

@@ -1,7 +1,8 @@
-"""Reading an experiment's folder back: one :class:`Entry` per policy variant and environment."""
+"""Read an experiment's folder: one :class:`Entry` per policy variant and environment, and the stored tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,16 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array
-from windvane.lab.results.folder import FolderError, cell_note, experiment_id, read_manifest
+from windvane.arguments import Array, check_choice
+from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, experiment_id, read_cell, read_manifest
+from windvane.lab.results.stored_tables import concat_tables, parse_table, to_frame
+from windvane.lab.results.summary import SUMMARY, summary_table
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import STAGES, ThetaPath
 from windvane.lab.spec.policy_spec import label_variant
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from windvane.lab.spec.experiment_spec import Spec
 
-_KNOWN = {"environment", "policy", "variant", "run", "round", "regret"}  # other columns of curves are diagnostics
+# Columns of "curves" that are not diagnostics. Every stored table may also have columns "sweep_NAME".
+_CURVES = {"environment", "policy", "variant", "run", "round", "regret"}
+_SWEEP = "sweep_"
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Entry:
 
     environment: str
     policy: str
-    variant: dict[str, float]
+    variant: dict[str, Any]  # the swept values, each a JSON value
     horizon: int
     lanes: npt.NDArray[np.int64]  # run ids, ascending
     rounds: npt.NDArray[np.int64]
@@ -42,10 +49,11 @@ class Entry:
     microseconds: float  # per run and round, select and update together
     path: ThetaPath | None = None
     diagnostics: dict[str, Array] = field(default_factory=dict)
+    told: tuple[str, ...] = ()  # what the experiment told the policy exactly, such as "drift"
 
     @property
     def label(self) -> str:
-        """The policy's name, with what tells the variant from its siblings."""
+        """The policy's name and the swept values."""
         return label_variant(self.policy, self.variant)
 
     @property
@@ -54,109 +62,170 @@ class Entry:
         return self.regret[:, -1]
 
 
+def group_by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Return the entries of each environment, in their order."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.environment, []).append(entry)
+    return groups
+
+
 @dataclass
 class Results:
-    """All finished cells of an experiment's folder."""
+    """All finished cells of an experiment's folder.
+
+    Examples
+    --------
+    >>> import windvane.lab
+    >>> results = windvane.lab.open("results")                                   # doctest: +SKIP
+    >>> results.frame("runs").groupby("policy").final_regret.mean()              # doctest: +SKIP
+    """
 
     folder: Path
     manifest: dict[str, Any]
     entries: list[Entry]
     finished: int
     total: int
+    cells: tuple[FinishedCell, ...] = field(default=(), repr=False)
 
     @property
     def complete(self) -> bool:
+        """Whether all cells are finished."""
         return self.finished == self.total
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What made the spec, such as {"name": "paper", ...}; empty for a spec of the user's own."""
+        return self.manifest.get("recipe") or {}
 
     @cached_property
     def spec(self) -> Spec:
-        """The spec, read from the folder; not possible if it held Python objects that a file cannot name."""
+        """The spec, read from the folder; an error if it held Python objects that a file cannot name."""
         from windvane.lab.spec.experiment_spec import Spec
 
-        found = Spec.read(self.folder / "spec.toml", check=False)
-        if found.fingerprint() != self.manifest["fingerprint"]:
+        spec = Spec.read(self.folder / "spec.toml", check=False)
+        if spec.fingerprint() != self.manifest["fingerprint"]:
             problem = "is not the spec that these results were made from"
             raise FolderError(self.folder / "spec.toml", "other_spec", problem)
-        return found
+        return spec
 
     @classmethod
     def open(cls, folder: str | Path) -> Results:
-        """Read a folder; unfinished cells are left out. Runs that not every table knows are never mixed in."""
+        """Read a folder. Cells that are not finished, or do not match their hashes, are left out."""
         folder = Path(folder)
         manifest = read_manifest(folder)
-        cells = [Cell(*numbers) for numbers in manifest["cells"]]
-        names = manifest["environments"], manifest["policies"]
-        experiment = experiment_id(manifest)
-        notes = {cell: cell_note(folder, cell, experiment) for cell in cells}
-        entries: list[Entry] = []
-        for e, environment in enumerate(names[0]):
-            for p, policy in enumerate(names[1]):
-                done = [(c, n) for c, n in notes.items() if n is not None and (c.environment, c.policy) == (e, p)]
-                if done:
-                    entries += _entries(folder, manifest, environment, policy, done)
-        finished = sum(note is not None for note in notes.values())
-        return cls(folder, manifest, entries, finished, len(cells))
+        experiment, all_cells = experiment_id(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
+        grouped: dict[tuple[int, int], list[Cell]] = {}
+        for cell in all_cells:
+            grouped.setdefault((cell.environment, cell.policy), []).append(cell)
+        entries, finished = [], []
+        for (e, p), cells in sorted(grouped.items()):
+            read = [item for cell in cells if (item := read_cell(folder, cell, experiment)) is not None]
+            if read:
+                entries += _make_entries(manifest, manifest["environments"][e], manifest["policies"][p], read)
+                finished += [cell for cell, _ in read]
+        return cls(folder, manifest, entries, len(finished), len(all_cells), tuple(finished))
+
+    def table(self, name: str = "runs") -> pyarrow.Table:
+        """Return a stored table over all finished cells, or the summary.
+
+        Parameters
+        ----------
+        name
+            "runs" has a row per run, "curves" a row per run and recorded round, "paths" the parameters of run 0, and
+            "summary" a row per policy variant and environment. ``docs/lab.md`` describes the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns that a cell does not have, such as swept values of another policy, are null.
+
+        Raises
+        ------
+        FolderError
+            No cell with this table is finished, or a file has changed since the folder was opened.
+        """
+        return concat_tables(self.iterate_tables(name))
+
+    def iterate_tables(self, name: str = "runs") -> Iterator[pyarrow.Table]:
+        """Return the parts of :meth:`table`, a cell at a time, read when they are asked for."""
+        check_choice("name", name, (*TABLES, SUMMARY))
+        if name == SUMMARY and self.entries:
+            return iter([summary_table(self)])
+        cells = [cell for cell in self.cells if name in cell.hashes]
+        if not cells:
+            raise FolderError(self.folder, "unfinished", f"no cell with the table {name} is finished yet")
+        return (parse_table(cell.read(name)) for cell in cells)
+
+    def frame(self, name: str = "runs", library: str | None = None) -> Any:
+        """Return :meth:`table` as a data frame of pandas or polars.
+
+        ``library`` is "pandas" or "polars"; by default pandas if it is installed, else polars.
+        """
+        return to_frame(self.table(name), library)
+
+    def summary(self, library: str | None = None) -> Any:
+        """Return the summary as a data frame: a row per policy variant and environment, with means over runs."""
+        return self.frame(SUMMARY, library)
 
 
-def _entries(
-    folder: Path,
+def _make_entries(
     manifest: dict[str, Any],
     environment: str,
     policy: dict[str, Any],
-    done: list[tuple[Cell, dict[str, Any]]],
+    cells: list[tuple[FinishedCell, dict[str, bytes]]],
 ) -> list[Entry]:
-    """The variants of one policy in one environment, from its finished cells."""
-    curves, lanes, paths = (_columns(folder, table, done) for table in ("curves", "lanes", "paths"))
-    spent = sum(note["seconds"] for _, note in done)
-    microseconds = 1e6 * spent / sum(note["lane_rounds"] for _, note in done)
+    """Return the variants of one policy in one environment, from the contents of its finished cells."""
+    curves, runs, paths = (_read_columns(table, [contents for _, contents in cells]) for table in TABLES)
+    seconds, lane_rounds = (sum(getattr(cell, name) for cell, _ in cells) for name in ("seconds", "lane_rounds"))
     rounds = np.unique(curves["round"])
-    R, found = len(rounds), []
+    R, entries = len(rounds), []
     for v, variant in enumerate(policy["variants"]):
-        rows = np.flatnonzero(lanes["variant"] == v)  # cells are in the order of lanes, so runs ascend
+        rows = np.flatnonzero(runs["variant"] == v)  # cells are in the order of lanes, so runs ascend
         if not len(rows):
             continue
         in_curves = curves["variant"] == v
-        found.append(
+        diagnostics = [name for name in curves if name not in _CURVES and not name.startswith(_SWEEP)]
+        entries.append(
             Entry(
                 environment=environment,
                 policy=policy["name"],
                 variant=variant,
                 horizon=manifest["horizon"],
-                lanes=lanes["run"][rows],
+                lanes=runs["run"][rows],
                 rounds=rounds,
                 regret=curves["regret"][in_curves].reshape(-1, R),
-                reward=lanes["total_reward"][rows],
-                drift=lanes["drift"][rows],
-                switches=lanes["switches"][rows],
-                gamma=lanes["gamma"][rows],
-                outside=lanes["outside"][rows],
-                stages=np.stack([lanes[f"stage_{i}"][rows] for i in range(STAGES)], axis=1),
-                microseconds=microseconds,
-                path=_path(paths, v),
-                diagnostics={n: c[in_curves].reshape(-1, R) for n, c in curves.items() if n not in _KNOWN},
+                reward=runs["total_reward"][rows],
+                drift=runs["drift"][rows],
+                switches=runs["switches"][rows],
+                gamma=runs["gamma"][rows],
+                outside=runs["outside"][rows],
+                stages=np.stack([runs[f"stage_{i}"][rows] for i in range(STAGES)], axis=1),
+                microseconds=1e6 * seconds / lane_rounds,
+                path=_make_path(paths, v),
+                diagnostics={name: curves[name][in_curves].reshape(-1, R) for name in diagnostics},
+                told=tuple(policy["told"]),
             )
         )
-    return found
+    return entries
 
 
-def _columns(folder: Path, table: str, done: list[tuple[Cell, dict[str, Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """The columns of one table over all finished cells that have it, names left out."""
+def _read_columns(table: str, contents: list[dict[str, bytes]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of one table over the cells that have it, without names and swept values."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    paths = [folder / table / f"{cell.name}.parquet" for cell, note in done if table in note["files"]]
-    if not paths:
+    parts = [parse_table(files[table]) for files in contents if table in files]
+    if not parts:
         return {}
-    # one cell after the other: a folder opened as one data set would be read in the order of its file names
-    whole = pa.concat_tables([pq.ParquetFile(path).read() for path in paths], promote_options="default")
-    columns = {name: whole[name] for name in whole.column_names if name not in ("environment", "policy")}
+    whole = concat_tables(parts)
+    names = [n for n in whole.column_names if n not in ("environment", "policy") and not n.startswith(_SWEEP)]
     return {
-        name: np.array(column.to_pylist()) if pa.types.is_list(column.type) else column.to_numpy()
-        for name, column in columns.items()
+        name: np.array(whole[name].to_pylist()) if pa.types.is_list(whole[name].type) else whole[name].to_numpy()
+        for name in names
     }
 
 
-def _path(paths: dict[str, npt.NDArray[Any]], variant: int) -> ThetaPath | None:
+def _make_path(paths: dict[str, npt.NDArray[Any]], variant: int) -> ThetaPath | None:
     rows = paths["variant"] == variant if paths else np.zeros(0, dtype=bool)
     if not rows.any():
         return None

@@ -1,16 +1,17 @@
-"""What a table of results says: one row per entry, and paired differences between entries.
+"""Summarise results: one row per entry, and paired differences between entries.
 
-All policies of an experiment see the same arms and the same noise in run i, so differences are taken run by run: what
+All policies of an experiment see the same arms and the same noise in run i, so differences are taken run by run. What
 the runs have in common cancels, and the interval of a paired difference is far shorter than the two standard errors
-suggest. Intervals and p-values are Student's: n - 1 degrees of freedom, exact for normal differences.
+suggest. Intervals and p-values are Student's, with n - 1 degrees of freedom, exact for normal differences.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,18 +19,21 @@ from windvane.arguments import Array, check_number
 from windvane.errors import ArgumentError, WindvaneError
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from windvane.lab.results.results import Entry, Results
-    from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec
+
+SUMMARY = "summary"  # the name of the table that is computed, not stored
 
 
 @dataclass(frozen=True)
 class Row:
-    """One policy variant in one environment: the final regret over its runs, and means of what else was measured."""
+    """One policy variant in one environment: the final regret over its runs, and the means of other measurements."""
 
     environment: str
     label: str
     policy: str
-    variant: dict[str, float]
+    variant: dict[str, Any]
     runs: int
     mean: float
     se: float  # of the mean; nan for one run, as sd
@@ -70,19 +74,35 @@ class Difference:
 
 
 def spread(values: Array) -> tuple[float, float]:
-    """(standard error of the mean, standard deviation); nan for a single value."""
+    """Return (standard error of the mean, standard deviation); nan for a single value."""
     n = len(values)
     sd = float(np.std(values, ddof=1)) if n > 1 else math.nan
     return sd / math.sqrt(n), sd
 
 
 def summary_rows(results: Results) -> list[Row]:
-    """A row per entry, in the order of the spec."""
+    """Return a row per entry, in the order of the spec."""
     return [row_of(entry) for entry in results.entries]
 
 
+def summary_table(results: Results) -> pyarrow.Table:
+    """Return :func:`summary_rows` as a table: a column "sweep_NAME" per swept value, a column per stage."""
+    import pyarrow as pa
+
+    rows = summary_rows(results)
+    plain = [field.name for field in fields(Row) if field.name not in ("variant", "stages")]
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in plain[:3]}
+    for name in dict.fromkeys(name for row in rows for name in row.variant):
+        values = [row.variant.get(name) for row in rows]
+        is_uniform = len({type(value) for value in values if value is not None}) == 1
+        columns[f"sweep_{name}"] = values if is_uniform else [None if v is None else json.dumps(v) for v in values]
+    columns |= {name: [getattr(row, name) for row in rows] for name in plain[3:]}
+    columns |= {f"stage_{i}": [row.stages[i] for row in rows] for i in range(len(rows[0].stages))}
+    return pa.table(columns)
+
+
 def row_of(entry: Entry) -> Row:
-    """The row of one entry."""
+    """Return the row of one entry."""
     se, sd = spread(entry.final)
     return Row(
         environment=entry.environment,
@@ -103,26 +123,26 @@ def row_of(entry: Entry) -> Row:
 
 
 def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: float = 0.95) -> list[Difference]:
-    """Every entry against the ``baseline`` (a label; default: the first entry) of its environment.
+    """Compare every entry with the ``baseline`` (a label; default: the first entry) of its environment.
 
     The entries must belong to one experiment, or come from :func:`align`.
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
-    found = []
+    differences = []
     for environment in dict.fromkeys(entry.environment for entry in entries):
-        here = [entry for entry in entries if entry.environment == environment]
-        base = here[0]
+        candidates = [entry for entry in entries if entry.environment == environment]
+        base = candidates[0]
         if baseline is not None:
-            by_label = {entry.label: entry for entry in here}
+            by_label = {entry.label: entry for entry in candidates}
             if baseline not in by_label:
                 raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
             base = by_label[baseline]
-        found += [difference(entry, base, level) for entry in here if entry is not base]
-    return found
+        differences += [difference(entry, base, level) for entry in candidates if entry is not base]
+    return differences
 
 
 def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Difference:
-    """Final regret of ``entry`` minus that of ``base`` over their common runs."""
+    """Return the final regret of ``entry`` minus that of ``base`` over their common runs."""
     from scipy.special import stdtr, stdtrit
 
     pair = entry.label, base.label, entry.environment
@@ -141,13 +161,11 @@ def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Differenc
         half = se * float(stdtrit(n - 1, 0.5 + 0.5 * confidence))
         p = 2.0 * float(stdtr(n - 1, -abs(mean) / se)) if se > 0.0 else float(mean == 0.0)
     won = float(np.mean((gaps < 0.0) + 0.5 * (gaps == 0.0)))
-    return Difference(
-        entry.environment, entry.label, base.label, n, mean, se, mean - half, mean + half, won, p
-    )  # fmt: skip
+    return Difference(entry.environment, entry.label, base.label, n, mean, se, mean - half, mean + half, won, p)
 
 
 def align(several: Sequence[Results]) -> list[Entry]:
-    """The entries of several folders, to be paired: environments that share a name must be the same, seed included.
+    """Return the entries of several folders, to be paired. Environments with one name must be equal, seed included.
 
     With more than one folder, policies are renamed "folder/policy", so that labels stay distinct.
     """
@@ -176,24 +194,22 @@ def align(several: Sequence[Results]) -> list[Entry]:
     return sorted(renamed, key=lambda entry: list(worlds).index(entry.environment))
 
 
-def _check_same(environment: str, one: Results, other: Results) -> None:
-    """Runs of two folders are paired only if seed, horizon and environment are equal (the code may differ)."""
-    pair = str(one.folder), str(other.folder), environment
+def _check_same(environment: str, first: Results, second: Results) -> None:
+    """Check that seed, horizon and environment are equal; the code that made the results may differ."""
+    pair = str(first.folder), str(second.folder), environment
     for key in ("seed", "horizon"):
-        if one.manifest[key] != other.manifest[key]:
-            raise PairingError(*pair, key, f"the {key} is {one.manifest[key]} and {other.manifest[key]}")
-    first, second = _environment(environment, one), _environment(environment, other)
-    if first != second:
-        differ = [f.name for f in fields(first) if getattr(first, f.name) != getattr(second, f.name, None)]
+        if first.manifest[key] != second.manifest[key]:
+            raise PairingError(*pair, key, f"the {key} is {first.manifest[key]} and {second.manifest[key]}")
+    ours, theirs = (
+        next(known for known in results.spec.environments if known.name == environment) for results in (first, second)
+    )
+    if ours != theirs:
+        differ = [f.name for f in fields(ours) if getattr(ours, f.name) != getattr(theirs, f.name, None)]
         raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
 
 
-def _environment(name: str, results: Results) -> AnyEnvironmentSpec:
-    return next(environment for environment in results.spec.environments if environment.name == name)
-
-
 def _distinct(paths: Iterable[tuple[str, ...]]) -> list[str]:
-    """The shortest ends of the paths that tell them apart."""
+    """Return the shortest ends of the paths that differ from each other."""
     parts = list(paths)
     for length in range(1, max(len(part) for part in parts) + 1):
         ends = ["/".join(part[-length:]) for part in parts]

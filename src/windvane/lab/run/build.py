@@ -45,6 +45,15 @@ def build_environment(
             drift=spec.drift, switches=spec.switches, lanes=lanes, seed=seed,
         )  # fmt: skip
     assert horizon is not None  # only a file has a length of its own
+    if spec.kind == "gymnasium":
+        from windvane.environments.gymnasium import GymnasiumEnvironment
+
+        make, arms = (resolve_function(name, getattr(spec, name)) for name in ("make", "arms"))
+        return GymnasiumEnvironment(
+            make, arms=arms, link=resolve_link("link", spec.link), S=spec.S, L=spec.L, sigma=spec.sigma,
+            reward_range=spec.reward_range, drift=spec.drift, switches=spec.switches, horizon=horizon, lanes=lanes,
+            seed=seed,
+        )  # fmt: skip
     return Environment(
         spec.drift, spec.arms, spec.rewards, dim=spec.dim, link=resolve_link("link", spec.link), S=spec.S, L=spec.L,
         intercept=spec.intercept, delay=spec.delay, horizon=horizon, lanes=lanes, seed=seed,
@@ -58,6 +67,14 @@ def resolve_link(name: str, link: str | Link) -> str | Link:
     value = imported(link, name)
     if not isinstance(value, Link):
         raise ArgumentError(name, link, "the name of a Link", hint=f"it names {format_value(value)}")
+    return value
+
+
+def resolve_function(name: str, function: Any) -> Any:
+    """Return a function that is given as an object, as "module:name", or as None."""
+    value = imported(function, name) if isinstance(function, str) else function
+    if value is not None and not callable(value):
+        raise ArgumentError(name, function, "the name of a function", hint=f"it names {format_value(value)}")
     return value
 
 

@@ -51,7 +51,7 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
         "regret": result.regret.ravel(),
         **{name: values.ravel() for name, values in result.diagnostics.items()},
     }
-    lanes = {
+    runs = {
         "variant": result.variants,
         "run": result.lanes,
         "final_regret": result.regret[:, -1],
@@ -62,7 +62,7 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
         "outside": result.outside,
         **{f"stage_{i}": result.stages[:, i] for i in range(STAGES)},
     }
-    found = {"curves": table(curves), "lanes": table(lanes)}
+    found = {"curves": table(curves), "runs": table(runs)}
     if result.paths:
         paths = [(variant, path) for variant, path in result.paths.items()]
         found["paths"] = table(

@@ -1,19 +1,18 @@
-"""The environments of an experiment: simulated ones and labelled data streams."""
+"""The environments of an experiment: simulated ones, labelled data streams and Gymnasium environments."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike, fspath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Tag
 
-from windvane.arguments import check_choice
-from windvane.environments import AnyEnvironment, FunctionDrift, LabelledStream
-from windvane.environments.data_files import read_file
-from windvane.environments.fields import LATEST
+from windvane.arguments import check_choice, check_positive
+from windvane.environments import AnyEnvironment, FunctionDrift, LabelledStream, LoggedPath
+from windvane.environments.data_files import check_sha256, read_file
+from windvane.environments.fields import LATEST, check_vectors
 from windvane.environments.labelled_stream import ON_MISSING
 from windvane.errors import ArgumentError
 from windvane.lab.run.build import build_environment
@@ -36,9 +35,8 @@ from windvane.lab.spec.field_types import (
     spec_model,
     whole,
 )
-from windvane.lab.spec.spec_errors import SpecError, locate, split_argument
-
-_DIGEST = re.compile(r"^[0-9a-f]{64}$")
+from windvane.lab.spec.python_objects import find_name
+from windvane.lab.spec.spec_errors import SpecError, locate, located, split_argument
 
 
 def _check_path(name: str, value: Any) -> str:
@@ -47,15 +45,27 @@ def _check_path(name: str, value: Any) -> str:
     return check_text(name, fspath(value), most=4096)
 
 
-def _check_digest(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ArgumentError(name, value, "64 hexadecimal digits in lower case")
+def _check_function(name: str, value: Any) -> Any:
+    """Return a function as a spec stores it: by name if it has one. Nothing is imported."""
+    if callable(value):
+        return find_name(value) or value
+    if not isinstance(value, str) or ":" not in value:
+        raise ArgumentError(name, value, 'a function, or "module:name" of one')
     return value
 
 
+def _check_range(name: str, value: Any) -> tuple[float, ...]:
+    return tuple(check_vectors(name, value, 1))
+
+
 FilePath = Annotated[str, Checked({"type": "string"}, _check_path)]
+FunctionName = Annotated[Callable[..., Any] | str, Checked({"type": "string", "pattern": ".+:.+"}, _check_function)]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    Checked({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}, optional(_check_range)),
+]
 Missing = Annotated[str, Checked({"enum": list(ON_MISSING)}, check_choice, ON_MISSING)]
-Digest = Annotated[str | None, Checked({"type": "string", "pattern": _DIGEST.pattern}, optional(_check_digest))]
+Digest = Annotated[str | None, Checked({"type": "string", "pattern": "^[0-9a-f]{64}$"}, optional(check_sha256))]
 
 
 @spec_model("simulated")
@@ -124,8 +134,11 @@ class EnvironmentSpec:
         return locate(error, (), () if homes else _list_fields(self))
 
     def pin(self) -> EnvironmentSpec:
-        """Return this spec: it has no files."""
-        return self
+        """Return this spec with the checksum of a logged path."""
+        if not isinstance(self.drift, LoggedPath):
+            return self
+        with located("drift", known=("file",)):
+            return dataclasses.replace(self, drift=self.drift.pin())
 
 
 @spec_model("labelled-stream")
@@ -194,6 +207,55 @@ def _locate_in_file(error: ArgumentError) -> SpecError:
     return SpecError(("file",), error.problem if error.argument == "path" else str(error))
 
 
+@spec_model("gymnasium")
+class GymnasiumSpec:
+    """A Gymnasium environment as an environment of an experiment.
+
+    Parameters
+    ----------
+    name
+        What results call it.
+    make, arms
+        Functions as in :class:`windvane.environments.gymnasium.GymnasiumEnvironment`, or "module:name" of them, which
+        are imported when the spec is checked or the environment is built.
+    link, S, L, sigma, reward_range, drift, switches
+        As in :class:`windvane.environments.gymnasium.GymnasiumEnvironment`.
+
+    Examples
+    --------
+    >>> GymnasiumSpec("shop", "my_module:make_shop", reward_range=(0, 5)).kind
+    'gymnasium'
+    """
+
+    name: Text
+    make: FunctionName
+    arms: FunctionName | None = None
+    link: LinkName = "logistic"
+    S: Positive = 1.0
+    L: Positive = 1.0
+    sigma: Annotated[float | None, Checked({"type": "number", "exclusiveMinimum": 0}, optional(check_positive))] = None
+    reward_range: RewardRange = None
+    drift: NotNegative = None
+    switches: Annotated[int, whole(0, LATEST)] = 1
+    kind: Literal["gymnasium"] = "gymnasium"
+
+    def build(self, *, horizon: int, lanes: int | Sequence[int], seed: int) -> AnyEnvironment:
+        """Return the environment for these lanes."""
+        with located(known=_list_fields(self), foreign=True):  # functions of the user run in it
+            return build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
+
+    def check(self, *, horizon: int, seed: int) -> AnyEnvironment:
+        """Return the environment with one lane, after reading its first round."""
+        environment = self.build(horizon=horizon, lanes=1, seed=seed)
+        with located(known=_list_fields(self), foreign=True):
+            environment.round(1)
+        return environment
+
+    def pin(self) -> GymnasiumSpec:
+        """Return this spec: it has no files."""
+        return self
+
+
 def _list_fields(value: Any) -> Collection[str]:
     return [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
 
@@ -204,8 +266,10 @@ def _read_kind(value: Any) -> Any:
     return kind if isinstance(kind, str | None) else repr(kind)
 
 
-AnyEnvironmentSpec = EnvironmentSpec | LabelledStreamSpec
+AnyEnvironmentSpec = EnvironmentSpec | LabelledStreamSpec | GymnasiumSpec
 EnvironmentTable = Annotated[
-    Annotated[EnvironmentSpec, Tag("simulated")] | Annotated[LabelledStreamSpec, Tag("labelled-stream")],
+    Annotated[EnvironmentSpec, Tag("simulated")]
+    | Annotated[LabelledStreamSpec, Tag("labelled-stream")]
+    | Annotated[GymnasiumSpec, Tag("gymnasium")],
     Discriminator(_read_kind),
 ]

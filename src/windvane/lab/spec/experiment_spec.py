@@ -49,13 +49,22 @@ from windvane.lab.spec.environment_spec import (
     AnyEnvironmentSpec,
     EnvironmentSpec,
     EnvironmentTable,
+    GymnasiumSpec,
     LabelledStreamSpec,
 )
 from windvane.lab.spec.field_types import MODELS, Flag, Title, spec_model, translated, whole
 from windvane.lab.spec.policy_spec import PolicySpec, label_variant
 from windvane.lab.spec.spec_errors import SpecError, add_hint, located
 
-__all__ = ["AnyEnvironmentSpec", "EnvironmentSpec", "LabelledStreamSpec", "PolicySpec", "Spec", "SpecError"]
+__all__ = [
+    "AnyEnvironmentSpec",
+    "EnvironmentSpec",
+    "GymnasiumSpec",
+    "LabelledStreamSpec",
+    "PolicySpec",
+    "Spec",
+    "SpecError",
+]
 
 MOST_RUNS = 2**32  # lane ids have 32 bits
 LONGEST = 2**52  # rounds a policy can count

@@ -104,15 +104,17 @@ def build_part(value: Any, handler: Any, *, kinds: Mapping[str, type], base: typ
     table = handler(value)
     cls: Any = kinds[table.kind]
     fields = {name: item for name, item in value.items() if name != "kind"}
+    hints = typing.get_type_hints(cls)
     for name, item in fields.items():
-        with located(name):
-            _refuse_flags(item)
+        if hints[name] is not bool:
+            with located(name):
+                _refuse_flags(item)
     with located(known=tuple(fields)):
         return cls(**fields)
 
 
 def _refuse_flags(value: Any) -> None:
-    """Raise if ``value`` is true or false, or a list that holds one: no field of a part is a flag."""
+    """Raise if ``value`` is true or false, or a list that holds one: Python would take them for numbers."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             with located(index):

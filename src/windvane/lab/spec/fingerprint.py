@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane.environments import FunctionDrift
-from windvane.lab.run.build import build_environment, resolve_link, resolve_policy
+from windvane.environments import FunctionDrift, LoggedPath
+from windvane.lab.run.build import build_environment, resolve_function, resolve_link, resolve_policy
 from windvane.lab.run.cells import choose_recorded_rounds
 from windvane.lab.spec.field_types import PARTS
 from windvane.lab.spec.python_objects import qualify
@@ -45,6 +45,11 @@ def _describe_environment(environment: AnyEnvironmentSpec, spec: Spec) -> dict[s
     content = describe_environment(environment.pin())
     if environment.kind == "labelled-stream":
         return {**content, "file": None}  # its content counts, not its path
+    if environment.kind == "gymnasium":
+        functions = {name: resolve_function(name, getattr(environment, name)) for name in ("make", "arms")}
+        return {**content, "sources": [_hash_source(function) for function in functions.values() if function]}
+    if isinstance(environment.drift, LoggedPath):
+        content["drift"]["file"] = None
     if isinstance(environment.drift, FunctionDrift):
         content["drift"] = {"kind": environment.drift.kind, "path": _hash_path(environment, spec)}
     for name in PARTS:
@@ -77,10 +82,10 @@ def _describe_policy(policy: PolicySpec, spec: Spec) -> dict[str, Any]:
     return content
 
 
-def _hash_source(cls: type) -> str | None:
-    """Return a hash of the file that defines a class: edited, it is another policy. None for one from a prompt."""
+def _hash_source(value: Any) -> str | None:
+    """Return a hash of the file that defines a class or function; None for one from a prompt."""
     try:
-        path = inspect.getsourcefile(cls)
+        path = inspect.getsourcefile(value)
     except TypeError:
         return None
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -111,7 +116,9 @@ def _sample_rounds(environment: EnvironmentSpec, spec: Spec) -> list[Any]:
     content: list[Any] = [world.variation.tolist()]
     for t in map(int, choose_recorded_rounds(spec.horizon, SAMPLED)):
         offer, delays = world.round(t), world.delays(t)
-        content.append([offer.arms.tolist(), offer.theta.tolist(), world.reward(t, offer.best).tolist()])
+        means = offer.means if offer.valid is None else np.where(offer.valid, offer.means, -np.inf)
+        reward = world.play(offer, means.argmax(axis=1)).reward
+        content.append([offer.arms.tolist(), offer.theta.tolist(), reward.tolist()])
         content.append(None if delays is None else delays.tolist())
     return content
 

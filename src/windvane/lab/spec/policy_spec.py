@@ -174,12 +174,9 @@ class PolicySpec:
 
     @property
     def scale(self) -> str | None:
-        """The setting that says how much the policy explores, one of :data:`SCALES`; None if it has none.
-
-        A class that is not imported yet is assumed to have a bonus.
-        """
-        signature = self._find_signature()
-        return next((name for name in SCALES if signature is None or name in signature.names), None)
+        """The setting that says how much the policy explores, one of :data:`SCALES`; None if it has none."""
+        names = self._import_signature().names
+        return next((name for name in SCALES if name in names), None)
 
     @property
     def variants(self) -> list[dict[str, Any]]:

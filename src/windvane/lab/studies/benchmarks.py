@@ -1,40 +1,128 @@
-"""What the benchmarks share: the choice of policies, the function that runs a spec, and the merging of results."""
+"""Shared by benchmarks and studies: choose policies, run several experiments, merge their results."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from windvane.arguments import check_choice
+from windvane.environments import BallArms, RandomWalk
 from windvane.errors import ArgumentError
-from windvane.lab.figures.curves import by_environment
-from windvane.lab.results.results import Results
-from windvane.lab.spec.experiment_spec import PolicySpec, Spec
+from windvane.lab.experiment import simulate
+from windvane.lab.results.folder import Recipe
+from windvane.lab.results.results import Entry, Results, group_by_environment
+from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
 LANES = 30  # lanes per cell, the unit of work of a worker
+REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
+CHECK_HORIZON = 1000  # what a policy that is checked is told; more rounds than any check plays
 
-Conduct = Callable[[Spec, Path, str], Results]
-"""``conduct(spec, folder, text)`` runs a spec in a folder; ``text`` describes it on the progress bar."""
+Conduct = Callable[[Spec, Path, str, Recipe], Results]
+"""``conduct(spec, folder, text, recipe)`` runs a spec in a folder; ``text`` describes it on the progress bar."""
 
 
-def choose_policies(
-    names: Sequence[str] | None, allowed: Collection[str], references: Collection[str]
-) -> list[PolicySpec]:
-    """Return the policies with these names (default: all allowed ones). At least one must not be a reference."""
-    if names is not None and set(names) <= set(references):
-        raise ArgumentError("policies", list(names), "a list with at least one policy that is not a reference")
+def simulate_part(spec: Spec, folder: Path, _text: str, recipe: Recipe) -> Results:
+    """Run a spec on all cores, without a progress bar."""
+    return simulate(spec, folder, recipe=recipe)
+
+
+class Part(NamedTuple):
+    """One of several experiments: its sub-folder, its text on the progress bar, its spec, and more for its recipe."""
+
+    folder: str
+    text: str
+    spec: Spec
+    recipe: Mapping[str, Any] = {}
+
+
+def run_parts(parts: Iterable[Part], folder: Path, conduct: Conduct, recipe: Recipe) -> list[Results]:
+    """Run each part in its sub-folder of ``folder``, and return their results."""
     return [
-        PolicySpec(check_choice("policies", name, tuple(allowed))) for name in (allowed if names is None else names)
+        conduct(part.spec, folder / part.folder, part.text, {**recipe, "part": part.folder, **part.recipe})
+        for part in parts
     ]
 
 
+def choose_policies(
+    names: Sequence[str] | None, allowed: Collection[str], known: Sequence[PolicySpec] = ()
+) -> list[PolicySpec]:
+    """Return the policies with these names, at least one of which must not be a reference.
+
+    Parameters
+    ----------
+    names
+        Each the name of an ``allowed`` or ``known`` policy, or "module:Class". Default: all of ``allowed`` and
+        ``known``.
+    allowed
+        Names of registered policies.
+    known
+        Policies of a spec. They replace registered policies of the same name.
+    """
+    by_name = {policy.name: policy for policy in [*map(PolicySpec, allowed), *known]}
+    if names is None:
+        return list(by_name.values())
+    if set(names) <= set(REFERENCES):
+        raise ArgumentError("policies", list(names), "a list with at least one policy that is not a reference")
+    chosen = [
+        PolicySpec(name) if ":" in name else by_name[check_choice("policies", name, tuple(by_name))] for name in names
+    ]
+    labels = [policy.name for policy in chosen]
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise ArgumentError("policies", list(names), "policies with different names", got=f"{repeated[0]} twice")
+    return chosen
+
+
+def check_policies(names: Iterable[str] | None, **options: bool) -> None:
+    """Run :func:`windvane.checks.check_policy` on each "module:Class" among ``names``.
+
+    Parameters
+    ----------
+    names
+        Names of policies, as :func:`choose_policies` takes them; names of registered policies are skipped.
+    **options
+        Options of ``check_policy``, such as ``deterministic=False``.
+
+    Raises
+    ------
+    ArgumentError
+        A policy fails a check; the message names the check and what went wrong.
+    """
+    from windvane.checks import check_policy
+
+    for name in names or ():
+        if ":" not in name:
+            continue
+        policy = PolicySpec(name)
+
+        def build(*, dim: int, lanes: int | Sequence[int], seed: int, policy: PolicySpec = policy) -> Any:
+            world = EnvironmentSpec(name="check", drift=RandomWalk(step=0.05), arms=BallArms(), dim=dim)
+            return policy.build(world.build(horizon=CHECK_HORIZON, lanes=lanes, seed=seed))
+
+        try:
+            check_policy(build, **options)
+        except AssertionError as error:
+            hint = " ".join(str(error).split())
+            raise ArgumentError("policies", name, "a policy that passes windvane.checks", hint=hint) from error
+
+
 def merge_results(first: Results, others: Sequence[Results]) -> Results:
-    """Return ``first`` with the entries of ``others`` added, grouped by environment."""
-    groups = by_environment([*first.entries, *(entry for results in others for entry in results.entries)])
+    """Return ``first`` with the results of ``others`` added, grouped by environment."""
+    every = [first, *others]
+    groups = group_by_environment(entry for results in every for entry in results.entries)
     return dataclasses.replace(
         first,
         entries=[entry for group in groups.values() for entry in group],
-        finished=first.finished + sum(results.finished for results in others),
-        total=first.total + sum(results.total for results in others),
+        finished=sum(results.finished for results in every),
+        total=sum(results.total for results in every),
+        cells=tuple(cell for results in every for cell in results.cells),
     )
+
+
+def ranked_entries(results: Results) -> list[Entry]:
+    """Return the entries of the policies that finished all their runs in all environments: they can be compared."""
+    environments = {entry.environment for entry in results.entries}
+    runs = max((len(entry.lanes) for entry in results.entries), default=0)
+    whole = {(entry.label, entry.environment) for entry in results.entries if len(entry.lanes) == runs}
+    return [entry for entry in results.entries if all((entry.label, name) in whole for name in environments)]

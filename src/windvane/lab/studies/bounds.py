@@ -1,4 +1,4 @@
-"""The regret bounds of Faury et al. 2021 for given constants, beside what an experiment measured.
+"""The regret bounds of Faury et al. 2021, alone or beside the measured regret of an experiment.
 
 Theorem 1 and Theorem 2 are :mod:`windvane.theory`'s, evaluated at the discounts they recommend. They hold for
 BVD-GLM-UCB and BOB-BVD-GLM-UCB; the measured regret of other policies is listed for comparison only. At practical
@@ -15,6 +15,7 @@ import numpy as np
 
 from windvane import theory
 from windvane.arguments import check_positive, check_whole
+from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import Row, row_of
 from windvane.lab.spec.environment_spec import LabelledStreamSpec
 from windvane.links import Link, get_link
@@ -29,7 +30,7 @@ THEOREM_1 = "BVD-GLM-UCB"  # the policy that the theorem is about
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems are evaluated at; k_mu and c_mu follow from the link, S and L."""
+    """The constants in the theorems; k_mu and c_mu follow from the link, S and L."""
 
     horizon: int
     drift: float
@@ -57,7 +58,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class MeasuredBounds:
-    """The bounds for one environment of an experiment, and what its policies lost there."""
+    """The bounds for one environment of an experiment, and the measured regret of its policies."""
 
     environment: str
     orthogonal_arms: bool  # else only the general form of Theorem 1 applies
@@ -78,7 +79,7 @@ def evaluate(
     delta: float = 0.05,
     gamma: float | None = None,
 ) -> Bounds:
-    """The bounds for these constants; ``gamma=None`` evaluates Theorem 1 at the discount it recommends.
+    """Return the bounds for these constants; ``gamma=None`` evaluates Theorem 1 at the discount it recommends.
 
     The radius is the one that covers all rounds (delta / T), which the proofs need. Theorem 2 takes delta = 1/T
     whatever ``delta`` is. The trivial bound is 2 sigma T; where any reward is possible it is T times the largest
@@ -91,10 +92,10 @@ def evaluate(
         "S": S, "L": L, "lam": lam, "sigma": sigma,
     }  # fmt: skip
     problem = theory.Problem(**world)
-    one = {
-        kind: theory.regret_bound(problem, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
-        for kind in theory.KINDS
-    }
+    orthogonal, general = (
+        theory.regret_bound(problem, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
+        for kind in ("orthogonal", "general")
+    )
     if np.isfinite(mu.reward_range(sigma)).all():
         trivial = theory.trivial_bound(horizon, sigma)
     else:
@@ -102,8 +103,8 @@ def evaluate(
         trivial = horizon * float(ends[1] - ends[0])
     return Bounds(
         constants=Constants(link=mu.name, delta=delta, **world),
-        orthogonal=one["orthogonal"],
-        general=one["general"],
+        orthogonal=orthogonal,
+        general=general,
         unknown_drift=theory.regret_bound_unknown_drift(problem, confidence="horizon"),
         trivial=trivial,
     )
@@ -112,39 +113,30 @@ def evaluate(
 def evaluate_results(
     results: Results, *, lam: float | None = None, delta: float | None = None, gamma: float | None = None
 ) -> list[MeasuredBounds]:
-    """The bounds for every environment of an experiment, beside the mean final regret of its entries.
+    """Return the bounds for every simulated environment, beside the mean final regret of its entries.
 
     The environment gives horizon, dim, link, S, L and sigma; the drift is the mean B_T of its runs. ``lam`` and
     ``delta`` are by default those of the experiment's first BVD-GLM-UCB, or else that policy's own defaults.
     """
-    spec = results.spec
-    told = {"lam": _setting(spec, "lam") if lam is None else lam}
-    told["delta"] = _setting(spec, "delta") if delta is None else delta
-    found = []
+    spec, measured = results.spec, []
+    settings: dict[str, Any] = {"lam": _setting(spec, "lam") if lam is None else lam}
+    settings["delta"] = _setting(spec, "delta") if delta is None else delta
+    groups = group_by_environment(results.entries)
     for environment in spec.environments:
-        entries = [entry for entry in results.entries if entry.environment == environment.name]
+        entries = groups.get(environment.name)
         if not entries or isinstance(environment, LabelledStreamSpec):  # the theorems are about a known drift
             continue
         world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())
-        bounds = evaluate(
-            horizon=spec.horizon,
-            drift=drift,
-            dim=world.dim,
-            link=world.link,
-            S=world.S,
-            L=world.L,
-            sigma=world.sigma,
-            gamma=gamma,
-            **told,
-        )
-        measured = [row_of(entry) for entry in entries]
-        found.append(MeasuredBounds(environment.name, world.orthogonal, bounds, measured))
-    return found
+        constants = {name: getattr(world, name) for name in ("dim", "link", "S", "L", "sigma")}
+        bounds = evaluate(horizon=spec.horizon, drift=drift, gamma=gamma, **constants, **settings)
+        rows = [row_of(entry) for entry in entries]
+        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, rows))
+    return measured
 
 
 def _setting(spec: Spec, name: str) -> float:
-    """A setting of the experiment's first BVD-GLM-UCB, or that policy's default."""
+    """Return a setting of the experiment's first BVD-GLM-UCB, or that policy's default."""
     for policy in spec.policies:
         value = policy.settings.get(name)
         if policy.policy == THEOREM_1 and isinstance(value, int | float):

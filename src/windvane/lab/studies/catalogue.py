@@ -1,4 +1,4 @@
-"""Every registered policy: its card, and what a round of it costs here and now."""
+"""Measure how long a round of every registered policy takes on this machine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LONGEST = 0.3  # seconds after which a measurement ends before its last round
 LANES = (1, 50)
 
 
-class Entry(NamedTuple):
-    """A policy, and microseconds of a decision and its update: of one lane alone, and of each among fifty."""
+class PolicyCost(NamedTuple):
+    """A policy, and the microseconds of a decision and its update: of one lane alone, and of each among fifty."""
 
     name: str
     card: Card
@@ -32,15 +32,15 @@ class Entry(NamedTuple):
 
 
 class _World:
-    """The first rounds of the paper's experiment, drawn beforehand."""
+    """The first rounds of the paper's experiment, drawn in advance."""
 
     def __init__(self, lanes: int) -> None:
         spec = paper_spec()
         self.environment = spec.environments[0].build(horizon=HORIZON, lanes=range(lanes), seed=spec.seed)
         self.rounds: list[Round] = [self.environment.round(t) for t in range(1, ROUNDS + 1)]
 
-    def microseconds(self, name: str) -> float:
-        """Of a round and lane of this policy, told what the environment knows."""
+    def measure(self, name: str) -> float:
+        """Return the microseconds of a round and lane of this policy."""
         policy = PolicySpec(name).build(self.environment)
         lanes, clock, spent, counted = np.arange(self.environment.lanes), time.perf_counter, 0.0, 0
         for offer in self.rounds:
@@ -60,18 +60,18 @@ class _World:
         return 1e6 * spent / (counted * len(lanes))
 
 
-def measured_rounds() -> int:
-    """What ``tick`` of :func:`catalogue` is told at the end."""
+def count_measured_rounds() -> int:
+    """Return the rounds that ``tick`` of :func:`measure_policies` reaches at the end."""
     return ROUNDS * len(LANES) * len(POLICIES)
 
 
-def catalogue(tick: Callable[[int], None] | None = None) -> Iterator[Entry]:
-    """The registered policies in their order, each measured as it is asked for; ``tick`` is told the rounds done."""
+def measure_policies(tick: Callable[[int], None] | None = None) -> Iterator[PolicyCost]:
+    """Measure the registered policies in their order, each when it is asked for; ``tick`` is told the rounds done."""
     worlds = [_World(lanes) for lanes in LANES]
     for number, (name, policy) in enumerate(POLICIES.items()):
-        found = []
+        costs = []
         for i, world in enumerate(worlds):
-            found.append(world.microseconds(name))
+            costs.append(world.measure(name))
             if tick is not None:
                 tick(ROUNDS * (len(worlds) * number + i + 1))
-        yield Entry(name, policy.card, *found)
+        yield PolicyCost(name, policy.card, *costs)

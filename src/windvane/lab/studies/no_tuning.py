@@ -26,12 +26,12 @@ from typing import NamedTuple
 import numpy as np
 
 from windvane.arguments import Array
-from windvane.lab.figures.curves import by_environment
-from windvane.lab.results.results import Entry, Results
-from windvane.lab.results.summary import Row, row_of, spread
-from windvane.lab.spec.experiment_spec import PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct
-from windvane.lab.studies.drift_benchmark import HELD_BACK, WORLDS, benchmark_spec
+from windvane.lab.results.results import Results, group_by_environment
+from windvane.lab.results.summary import Row, spread, summary_rows
+from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
+from windvane.lab.studies.tuned_benchmark import shift_seed
 
 RUNS = 200
 MEMORIES = (32.0, 128.0, 512.0, 2048.0, 8192.0, math.inf)
@@ -67,7 +67,7 @@ class Comparison:
 
 
 class Ratio(NamedTuple):
-    """A ratio, or a geometric mean of several, and its standard error."""
+    """A ratio, or a geometric mean of several, with its standard error."""
 
     value: float
     se: float
@@ -86,68 +86,69 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Ratio:
 def grid_spec(base: Spec) -> Spec:
     """Return the experiment with every pair of the grid, on a fifth as many runs, none of them in ``base``."""
     runs = math.ceil(base.runs / 5)
-    settings: list[dict[str, Sequence[float]]] = [{"memories": [memory]} for memory in MEMORIES]
+    policies = [
+        PolicySpec(POLICY, label=f"memory {memory:g}", settings={"memories": [memory]}, sweep={"bonus_scale": SCALES})
+        for memory in MEMORIES
+    ]
     return dataclasses.replace(
         base,
         title="No tuning: every memory and bonus",
-        policies=[
-            PolicySpec(POLICY, label=f"memory {memory:g}", settings=setting, sweep={"bonus_scale": SCALES})
-            for memory, setting in zip(MEMORIES, settings, strict=True)
-        ],
+        policies=policies,
         runs=runs,
-        seed=(base.seed + HELD_BACK) % 2**64,
+        seed=shift_seed(base.seed),
         lanes_per_cell=runs * len(SCALES),
     )
 
 
-def best_pairs(grid: Results) -> dict[str, tuple[float, float]]:
+def find_best_pairs(grid: Results) -> dict[str, tuple[float, float]]:
     """Return the (memory, bonus scale) with the smallest mean regret, by environment."""
     memory_of = {f"memory {memory:g}": memory for memory in MEMORIES}
     pairs = {}
-    for name, entries in by_environment(grid.entries).items():
-        best: Entry = min(entries, key=lambda entry: float(entry.final.mean()))
+    for name, entries in group_by_environment(grid.entries).items():
+        best = min(entries, key=lambda entry: float(entry.final.mean()))
         pairs[name] = (memory_of[best.policy], best.variant["bonus_scale"])
     return pairs
 
 
-def comparison_spec(base: Spec, environment: int, memory: float, scale: float) -> Spec:
+def comparison_spec(base: Spec, environment: AnyEnvironmentSpec, memory: float, scale: float) -> Spec:
     """Return the experiment in one environment of ``base``: the default policy, the chosen pair and the other three."""
     chosen = PolicySpec(POLICY, label="chosen pair", settings={"memories": [memory], "bonus_scale": scale})
     return dataclasses.replace(
         base,
-        title=f"No tuning: {base.environments[environment].name}",
-        environments=[base.environments[environment]],
+        title=f"No tuning: {environment.name}",
+        environments=[environment],
         policies=[PolicySpec(POLICY), chosen, PolicySpec(MASTER), PolicySpec(GREEDY), PolicySpec(WITHOUT_S)],
         lanes_per_cell=50,
     )
 
 
-def no_tuning(
-    folder: Path, conduct: Conduct, *, runs: int = RUNS, horizon: int | None = None, seed: int = 0
+def run_no_tuning(
+    folder: Path, conduct: Conduct = simulate_part, *, runs: int = RUNS, horizon: int | None = None, seed: int = 0
 ) -> list[Comparison]:
-    """Run the study in ``folder`` with ``conduct(spec, folder, text)``, and return one comparison per environment."""
+    """Run the study in ``folder``, and return one comparison per environment."""
+    recipe = {"name": "study", "study": "no-tuning"}
     base = benchmark_spec(runs=runs, horizon=horizon, seed=seed)
-    set_aside = [WORLDS[name].spec(name, base.horizon, SET_ASIDE_DIM) for name in SET_ASIDE]
+    set_aside = [WORLDS[name].build_spec(name, base.horizon, SET_ASIDE_DIM) for name in SET_ASIDE]
     base = dataclasses.replace(base, environments=[*base.environments, *set_aside])
-    pairs = best_pairs(conduct(grid_spec(base), folder / "grid", "every memory and bonus"))
+    grid = Part("grid", "every memory and bonus", grid_spec(base))
+    pairs = find_best_pairs(*run_parts([grid], folder, conduct, recipe))
+    count = len(base.environments)
+    parts = [
+        Part(f"{i:02d}", f"environment {i} of {count}", comparison_spec(base, world, *pairs[world.name]))
+        for i, world in enumerate(base.environments, 1)
+    ]
     comparisons = []
-    for i, environment in enumerate(base.environments):
-        memory, scale = pairs[environment.name]
-        text = f"environment {i + 1} of {len(base.environments)}"
-        results = conduct(comparison_spec(base, i, memory, scale), folder / f"{i + 1:02d}", text)
+    for world, results in zip(base.environments, run_parts(parts, folder, conduct, recipe), strict=True):
         own, chosen = (entry.final for entry in results.entries[:2])
-        influence = own / own.mean() - chosen / chosen.mean()
-        adaptive, pair, master, greedy, untold = (row_of(entry) for entry in results.entries)
-        is_aside = environment in set_aside
-        comparisons.append(
-            Comparison(environment.name, is_aside, memory, scale, adaptive, pair, master, greedy, untold, influence)
-        )
+        rows = dict(zip(("adaptive", "chosen", "master", "greedy", "untold"), summary_rows(results), strict=True))
+        influence, (memory, scale) = own / own.mean() - chosen / chosen.mean(), pairs[world.name]
+        comparisons.append(Comparison(world.name, world in set_aside, memory, scale, influence=influence, **rows))
     return comparisons
 
 
-def draw(found: Sequence[Comparison], folder: Path) -> list[Path]:
+def draw(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Draw the ratio of AdaptiveGLMUCB and of the other policies in every environment, as PNG, PDF and SVG."""
     from windvane.lab.figures import plots
 
-    title = f"{POLICY}, not tuned: {found[0].adaptive.runs:,} runs in each environment"
-    return plots.save(plots.ratios_figure(found, title=title), folder, "no-tuning")
+    title = f"{POLICY}, not tuned: {comparisons[0].adaptive.runs:,} runs in each environment"
+    return plots.save(plots.ratios_figure(comparisons, title=title), folder, "no-tuning")

@@ -1,10 +1,10 @@
-"""The experiment of Faury, Russac, Abeille and Calauzènes (2021), their Figure "exps", and what they published of it.
+"""The experiment of Faury, Russac, Abeille and Calauzènes (2021), their Figure "exps", and its published result.
 
 Logistic rewards, d = 2, S = L = lam = 1, sigma = 1/2, T = 3000, 50 runs, 10 fresh arms a round. theta* rests at (1, 0)
 for a third of the time, turns to (0, 1) during the second third, and stays there: B_T = (2T/3) sin(3 pi / (4T)).
 
-The paper leaves some of it open. The readings assumed here are listed in :data:`READINGS` and printed with every
-result. None of them is claimed to be what the authors ran.
+The paper leaves some settings open. :data:`READINGS` lists the readings assumed here, and every result prints them. No
+setting is claimed to be the authors'.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,7 @@ from windvane.lab.results.results import Entry
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
 PUBLISHED = ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB")  # the policies of the paper's figure
-UNTOLD = ("BOB-BVD-GLM-UCB", "AdaptiveGLMUCB")  # and two that are not told the drift
-POLICIES = (*PUBLISHED, *UNTOLD)
+POLICIES = (*PUBLISHED, "BOB-BVD-GLM-UCB", "AdaptiveGLMUCB")  # the last two do not know the drift
 ARMS = ("ball", "sphere", "cube")
 HORIZON, RUNS = 3000, 50
 ENVIRONMENT = "the paper's rotation"
@@ -54,10 +53,10 @@ class Published(NamedTuple):
 
 
 def published_curves() -> dict[str, Published]:
-    """The published regret of each policy, every tenth round.
+    """Return the published regret of each policy, every tenth round.
 
     The figure's bands are left out: its caption calls them one standard deviation, but in the first round they are
-    narrower than the spread between runs can be under any of the arm laws tried here.
+    narrower than the spread between runs can be with any of the arm laws here.
     """
     text = resources.files("windvane.lab.studies").joinpath("published.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
@@ -74,7 +73,13 @@ def paper_spec(
     seed: int = 0,
     diagnostics: bool = False,
 ) -> Spec:
-    """The paper's experiment as a spec; the defaults are its sizes."""
+    """Return the paper's experiment as a spec; the defaults are its sizes.
+
+    Examples
+    --------
+    >>> paper_spec(runs=5).horizon
+    3000
+    """
     law = ARM_LAWS[check_choice("arms", arms, ARMS)]()
     scale = {} if bonus_scale == 1.0 else {"bonus_scale": bonus_scale}  # AdaptiveGLMUCB has a bonus of its own
     return Spec(
@@ -88,30 +93,23 @@ def paper_spec(
     )
 
 
-def recognised(spec: Spec) -> tuple[str, float] | None:
-    """(arms, bonus_scale) if ``spec`` is the paper's experiment of some size, else None."""
-    world = spec.environments[0]
-    arms = world.arms.kind if isinstance(world, EnvironmentSpec) else ""
-    scale = spec.policies[0].settings.get("bonus_scale", 1.0)
-    if arms not in ARMS or not isinstance(scale, int | float):
-        return None
-    sizes = {name: getattr(spec, name) for name in ("runs", "horizon", "seed", "diagnostics")}
-    same = paper_spec(arms=arms, bonus_scale=scale, **sizes)
-    return (arms, float(scale)) if same.fingerprint() == spec.fingerprint() else None
+def paper_recipe(arms: str, bonus_scale: float) -> dict[str, Any]:
+    """Return the recipe that the manifest of the paper's experiment stores."""
+    return {"name": "paper", "arms": arms, "bonus_scale": bonus_scale}
 
 
 def turning_period(horizon: int) -> tuple[float, float]:
-    """The rounds between which theta* turns."""
+    """Return the rounds between which theta* turns."""
     turn = Rotation()
     return turn.begin * horizon, turn.end * horizon
 
 
-def readings(arms: str, bonus_scale: float) -> list[str]:
-    """What was assumed where the paper is silent or contradicts itself."""
+def list_readings(arms: str, bonus_scale: float) -> list[str]:
+    """Return what is assumed where the paper is silent or contradicts itself."""
     return [text.format(arms=_ARM_TEXT[arms], bonus_scale=bonus_scale) for text in READINGS]
 
 
-class Against(NamedTuple):
+class PublishedComparison(NamedTuple):
     """Our mean regret beside the published one at a few rounds; ``errors`` are the gaps in standard errors."""
 
     policy: str
@@ -122,42 +120,42 @@ class Against(NamedTuple):
 
     def __str__(self) -> str:
         far = [error > 2.0 for error in self.errors]
-        told = f"{_list(self.ours)} against the published {_list(self.published)}"
+        means = f"{_list(self.ours)} against the published {_list(self.published)}"
         if not all(math.isfinite(error) for error in self.errors):
-            return f"{self.policy}: {told}; one run tells nothing about the noise."
+            return f"{self.policy}: {means}; one run tells nothing about the noise."
         errors = f"{_list(self.errors)} standard errors apart"
         verdict = "differs" if all(far) else "differs in places" if any(far) else "cannot be told apart at so many runs"
-        return f"{self.policy} {verdict}: {told} ({errors})."
+        return f"{self.policy} {verdict}: {means} ({errors})."
 
 
 def _list(values: list[float]) -> str:
     return " / ".join(f"{value:.1f}" for value in values)
 
 
-def against_published(entries: list[Entry]) -> list[Against]:
-    """Our result beside the published one at the thirds of its horizon; nothing was published for another one.
+def compare_with_published(entries: list[Entry]) -> list[PublishedComparison]:
+    """Compare our results with the published ones at the thirds of the published horizon, the only one there is.
 
     A gap is measured in standard errors of the difference of two means, ours and that of 50 published runs, which are
-    taken to spread as ours do.
+    assumed to have the same spread as ours.
     """
-    curves = published_curves()
-    found = []
+    curves, rounds = published_curves(), [HORIZON // 3, 2 * HORIZON // 3, HORIZON]
+    comparisons = []
     for entry in entries:
         if entry.policy in curves and entry.horizon == HORIZON and not entry.variant:
             curve, n = curves[entry.policy], len(entry.final)
-            rounds = [HORIZON // 3, 2 * HORIZON // 3, HORIZON]
             at = entry.regret[:, np.searchsorted(entry.rounds, rounds)]
             ours, theirs = at.mean(axis=0), curve.mean[np.searchsorted(curve.rounds, rounds)]
             sd = at.std(axis=0, ddof=1) if n > 1 else np.full(len(rounds), math.nan)
             errors = np.abs(ours - theirs) / (sd * math.sqrt(1.0 / n + 1.0 / RUNS))
-            found.append(Against(entry.policy, rounds, ours.tolist(), theirs.tolist(), errors.tolist()))
-    return found
+            lists = ours.tolist(), theirs.tolist(), errors.tolist()
+            comparisons.append(PublishedComparison(entry.policy, rounds, *lists))
+    return comparisons
 
 
-def differences(entries: list[Entry]) -> list[str]:
-    """:func:`against_published` in words."""
-    found = against_published(entries)
-    if not found:
+def describe_differences(entries: list[Entry]) -> list[str]:
+    """Return :func:`compare_with_published` in words."""
+    comparisons = compare_with_published(entries)
+    if not comparisons:
         return [f"Nothing to compare: only {HORIZON} rounds were published."]
-    rounds = " / ".join(str(t) for t in found[0].rounds)
-    return [f"Mean regret after {rounds} rounds:", *map(str, found)]
+    rounds = " / ".join(str(t) for t in comparisons[0].rounds)
+    return [f"Mean regret after {rounds} rounds:", *map(str, comparisons)]

@@ -1,17 +1,16 @@
-"""A study: how fast regret grows with the horizon, beside what is proven.
+"""A study: how fast regret grows with the horizon, beside the proven rates.
 
-BVD-GLM-UCB at its own discount, orthogonal arms (Theorem 1's assumption), theta* turning at constant speed (d = 2,
-S = L = 1, logistic rewards, ten arms a round), for horizons from :data:`SHORTEST` on, in two families:
+BVD-GLM-UCB at its own discount, with orthogonal arms (Theorem 1's assumption) and theta* turning at constant speed
+(d = 2, S = L = 1, logistic rewards, ten arms a round), for horizons from :data:`SHORTEST` on, in two families:
 
     B_T = 1.5                        proven: T^(2/3)
     B_T = 1.5 (T / 3000)^(1/3)       proven: B_T^(1/3) T^(2/3), that is T^(7/9)
 
-up to logarithms. Slopes are those of the least squares line of log(mean final regret) on log T; "the bound" is Theorem
-1 as :func:`windvane.theory.regret_bound` evaluates it at the same horizons, logarithms included.
-
-The interval of a slope is Student's, from the spread over runs (run i at all horizons is one observation, since its
-random numbers are shared). It tells the noise of the means, not whether log regret is a line: a proven rate is an upper
-bound for T to infinity, and a smaller slope at these horizons contradicts nothing.
+up to logarithms. A slope is that of the least squares line of log(mean final regret) on log T. "The bound" is Theorem 1
+as :func:`windvane.theory.regret_bound` evaluates it at the same horizons, logarithms included. The interval of a slope
+is Student's, from the spread over runs (run i at all horizons is one observation, because its random numbers are
+shared). It covers the noise of the means, not whether log regret is a line. A proven rate is an upper bound as T grows,
+so a smaller slope at these horizons contradicts nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ import numpy as np
 
 from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
-from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
 from windvane.lab.studies.bounds import evaluate
-from windvane.lab.studies.unknown_drift import DIM, arc_of_length
+from windvane.lab.studies.unknown_drift import DIM, make_arc
 
 SHORTEST, LONGEST, RUNS = 3000, 100_000, 20
 DRIFT = 1.5  # at the shortest horizon
@@ -56,57 +54,50 @@ class Slope:
     bound_slope: float
 
 
-def horizons_up_to(longest: int) -> list[int]:
-    """From :data:`SHORTEST` by factors of about 2 to ``longest``; for a short one, from a quarter of it."""
+def choose_horizons(longest: int) -> list[int]:
+    """Return horizons from :data:`SHORTEST` (or a quarter of ``longest``) to ``longest`` by factors of about 2."""
     end = check_whole("horizon", longest, 40, 10**9)
     start = min(SHORTEST, end // 4)
     count = 1 + max(2, round(math.log2(end / start)))
     return [round(T) for T in np.geomspace(start, end, count)]
 
 
-def rates_spec(horizon: int, *, runs: int = RUNS, seed: int = 0) -> Spec:
-    """One horizon of the study."""
-    worlds = [
-        EnvironmentSpec(name=name, drift=arc_of_length(drift_at(power, horizon), horizon), arms=OrthogonalArms())
-        for name, (power, _) in FAMILIES.items()
-    ]
-    return Spec(
-        title=f"Rates: T = {horizon}",
-        environments=worlds,
-        policies=[PolicySpec(POLICY)],
-        runs=runs,
-        horizon=horizon,
-        seed=seed,
-        lanes_per_cell=5,
-    )
-
-
 def drift_at(power: float, horizon: int) -> float:
+    """Return B_T of the family with this power of T."""
     return DRIFT * float((horizon / SHORTEST) ** power)
 
 
-def rates(
+def rates_spec(horizon: int, *, runs: int = RUNS, seed: int = 0) -> Spec:
+    """Return the experiment at one horizon."""
+    worlds = [
+        EnvironmentSpec(name=name, drift=make_arc(drift_at(power, horizon), horizon), arms=OrthogonalArms())
+        for name, (power, _) in FAMILIES.items()
+    ]
+    title = f"Rates: T = {horizon}"
+    return Spec(worlds, [PolicySpec(POLICY)], runs=runs, horizon=horizon, seed=seed, title=title, lanes_per_cell=5)
+
+
+def run_rates(
     folder: Path,
-    conduct: Conduct,
+    conduct: Conduct = simulate_part,
     *,
     horizons: Sequence[int],
     runs: int = RUNS,
     seed: int = 0,
     confidence: float = 0.95,
 ) -> list[Slope]:
-    """Run the study into ``folder``, an experiment per horizon, with ``conduct(spec, folder, text)``."""
-    regrets: dict[str, list[Array]] = {name: [] for name in FAMILIES}
-    for T in horizons:
-        results = conduct(rates_spec(T, runs=runs, seed=seed), folder / f"horizon-{T}", f"T = {T}")
-        for name, (entry,) in by_environment(results.entries).items():
-            regrets[name].append(entry.final)
-    found = []
+    """Run the study in ``folder``, an experiment per horizon."""
+    parts = [Part(f"horizon-{T}", f"T = {T}", rates_spec(T, runs=runs, seed=seed)) for T in horizons]
+    finished = run_parts(parts, folder, conduct, {"name": "study", "study": "rates"})
+    slopes = []
     for name, (power, proven) in FAMILIES.items():
+        finals = np.array(
+            [entry.final for results in finished for entry in results.entries if entry.environment == name]
+        )
         drifts = [drift_at(power, T) for T in horizons]
         bound = [evaluate(horizon=T, drift=B, dim=DIM).orthogonal.total for T, B in zip(horizons, drifts, strict=True)]
-        finals = np.array(regrets[name])
-        slope, se, half = fitted_slope(horizons, finals, confidence)
-        found.append(
+        slope, se, half = fit_slope(horizons, finals, confidence)
+        slopes.append(
             Slope(
                 name=name,
                 proven=proven,
@@ -119,17 +110,17 @@ def rates(
                 low=slope - half,
                 high=slope + half,
                 bound=bound,
-                bound_slope=fitted_slope(horizons, np.array(bound)[:, None])[0],
+                bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
             )
         )
-    return found
+    return slopes
 
 
-def fitted_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95) -> tuple[float, float, float]:
-    """(slope of log mean regret on log T, its standard error, half its interval); ``regrets[horizon, run]``.
+def fit_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return the slope of log mean regret on log T, its standard error, and half its interval.
 
-    The slope is sum_j w_j log m_j with the weights of least squares; to first order run i moves it by
-    sum_j w_j (r_ij / m_j - 1) / n, and the spread of that over runs gives the error. nan for a single run.
+    ``regrets`` is [horizon, run]. The slope is sum_j w_j log m_j with the weights of least squares. To first order, run
+    i moves it by sum_j w_j (r_ij / m_j - 1) / n, and the spread of that over runs gives the error (nan for one run).
     """
     from scipy.special import stdtrit
 
@@ -141,9 +132,9 @@ def fitted_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.
     return slope, se, se * float(stdtrit(max(regrets.shape[1] - 1, 1), 0.5 + 0.5 * confidence))
 
 
-def draw(found: Sequence[Slope], folder: Path) -> list[Path]:
-    """Regret against the horizon on log axes, as PNG, PDF and SVG."""
+def draw(slopes: Sequence[Slope], folder: Path) -> list[Path]:
+    """Draw regret against the horizon on log axes, as PNG, PDF and SVG."""
     from windvane.lab.figures import plots
 
     title = f"{POLICY} with orthogonal arms: regret against the horizon"
-    return plots.save(plots.slopes_figure(found, title=title), folder, "rates")
+    return plots.save(plots.slopes_figure(slopes, title=title), folder, "rates")

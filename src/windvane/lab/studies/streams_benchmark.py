@@ -12,7 +12,7 @@ policy that can learn the scale gets no S.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,15 @@ from windvane.lab.results.folder import slugs
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import LabelledStreamSpec, Spec
-from windvane.lab.studies.benchmarks import LANES, Conduct, choose_policies, merge_results
+from windvane.lab.studies.benchmarks import (
+    LANES,
+    Conduct,
+    Part,
+    choose_policies,
+    merge_results,
+    run_parts,
+    simulate_part,
+)
 from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
 
 TITLE = "The benchmark on labelled data streams"
 RUNS = 5  # few, because most policies are deterministic except for ties
-REFERENCES = ("UniformRandom",)  # run, but not ranked
 LAST = 0.1  # the last share of the rounds, by which a policy should have learned
 
 
@@ -76,8 +83,7 @@ def streams_experiments(
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ArgumentError("files", [str(path) for path in paths], "one or more files, each listed once")
     stems = [path.stem for path in paths]
-    allowed = [name for name, policy in POLICIES.items() if not getattr(policy, "needs_truth", False)]
-    chosen = choose_policies(policies, allowed, REFERENCES)
+    chosen = choose_policies(policies, [name for name, policy in POLICIES.items() if not policy.needs_truth])
     experiments = []
     for path in paths:
         name = path.stem if stems.count(path.stem) == 1 else str(path)
@@ -96,31 +102,21 @@ def streams_experiments(
     return experiments
 
 
-def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct) -> Results:
+def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct = simulate_part) -> Results:
     """Run each experiment in its own folder inside ``folder``, and return all entries together."""
     folders = slugs(experiment.file.name for experiment in experiments)
     parts = [
-        conduct(experiment.spec, folder / folders[name], f"{name}, file {number} of {len(experiments)}")
+        Part(folders[name], f"{name}, file {number} of {len(experiments)}", experiment.spec)
         for number, experiment in enumerate(experiments, 1)
         for name in [experiment.file.name]
     ]
-    merged = merge_results(parts[0], parts[1:])
+    first, *others = run_parts(parts, folder, conduct, {"name": "streams-benchmark"})
+    merged = merge_results(first, others)
     common = {key: merged.manifest[key] for key in ("runs", "seed", "begun", "versions", "command")}
     return dataclasses.replace(merged, folder=folder, manifest={**common, "title": TITLE})
 
 
-def ranked_entries(results: Results) -> list[Entry]:
-    """Return the entries of the policies that finished on all files. Only these policies can be compared."""
-    environments = {entry.environment for entry in results.entries}
-    finished_in = {label: {e.environment for e in results.entries if e.label == label} for label in _labels(results)}
-    return [entry for entry in results.entries if finished_in[entry.label] == environments]
-
-
-def _labels(results: Results) -> Collection[str]:
-    return {entry.label for entry in results.entries}
-
-
-def score_of(entry: Entry) -> StreamScore:
+def score_entry(entry: Entry) -> StreamScore:
     """Return the score of one entry."""
     rewards = 1.0 - entry.final / entry.horizon
     return StreamScore(
@@ -129,13 +125,13 @@ def score_of(entry: Entry) -> StreamScore:
         runs=len(entry.lanes),
         mean_reward=float(rewards.mean()),
         se=spread(rewards)[0],
-        last_tenth=float(share_right_lately(entry).mean()),
+        last_tenth=float(recent_accuracy(entry).mean()),
         mistakes=float(entry.final.mean()),
         microseconds=entry.microseconds,
     )
 
 
-def share_right_lately(entry: Entry) -> Array:
+def recent_accuracy(entry: Entry) -> Array:
     """Return the share of right choices in about the last tenth of the rounds, [n].
 
     The tenth starts after the recorded round that is closest to nine tenths of the horizon.
@@ -146,7 +142,7 @@ def share_right_lately(entry: Entry) -> Array:
     return np.asarray(1.0 - (entry.final - mistakes[:, start]) / (entry.horizon - rounds[start]))
 
 
-def notes(failures: Sequence[CellError]) -> dict[str, list[str]]:
+def explain_streams(failures: Sequence[CellError]) -> dict[str, list[str]]:
     """Return the notes on the leaderboard, by heading."""
     guide = [
         "A policy sees the fields of a row, chooses a class and learns only whether it was right. The mean reward is "

@@ -1,7 +1,7 @@
-"""A sweep over discounts and bonus scales, and what it found.
+"""Sweep a policy over discounts and bonus scales, and find the best point of the grid.
 
-All points of the grid are lanes of one policy and share their random numbers, so that a point is compared with the best
-one run by run.
+All points of the grid are lanes of one policy and share their random numbers, so each is compared with the best one run
+by run.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SHORTEST = 10.0  # rounds of memory that the smallest default discount keeps, w
 
 
 @dataclass(frozen=True)
-class Tuned:
+class SweepGrid:
     """Mean final regret over the grid; an axis that was not swept has the single value nan.
 
-    ``close`` marks the points whose paired t interval against the best one reaches 0. Each interval stands for itself:
-    among many points a few are wrongly told apart, and the mean at the best point flatters it, being a minimum.
+    ``close`` marks the points whose paired t interval against the best one reaches 0. The intervals are not corrected
+    for their number: of many points a few differ by chance, and the mean at the best point, a minimum, is too low.
     """
 
     environment: str
@@ -49,17 +49,19 @@ class Tuned:
 
     @property
     def best_gamma(self) -> float:
+        """The discount of the best point."""
         return float(self.gammas[self.best[0]])
 
     @property
     def best_scale(self) -> float:
+        """The bonus scale of the best point."""
         return float(self.scales[self.best[1]])
 
 
 def default_gammas(horizon: int, n: int, recommended: float | None = None) -> Array:
-    """``n`` discounts whose memories 1 / (1 - gamma) are log-spaced from 10 rounds to the horizon, ascending.
+    """Return ``n`` ascending discounts whose memories 1 / (1 - gamma) are log-spaced from 10 rounds to the horizon.
 
-    Horizons below 100 start from their square root. ``recommended``: one more discount to put in its place.
+    Horizons below 100 start from their square root. ``recommended`` is one more discount.
     """
     T, count = check_whole("horizon", horizon, 2), check_whole("n", n, 1)
     least = min(_SHORTEST, math.sqrt(T))
@@ -77,14 +79,14 @@ def tune_spec(
     gammas: Sequence[float] | Array | None,
     scales: Sequence[float] | Array | None = None,
 ) -> Spec:
-    """``base`` with one policy, swept over the product of ``gammas`` and ``scales`` (None: not swept).
+    """Return ``base`` with one policy, swept over the product of ``gammas`` and ``scales`` (None: not swept).
 
-    ``policy`` may be the name that one of the policies of ``base`` goes by, whose other settings are then kept.
+    ``policy`` may be the name of one of the policies of ``base``, whose other settings are then kept.
     """
     if not isinstance(policy, PolicySpec):
         policy = next((known for known in base.policies if known.name == policy), None) or PolicySpec(policy)
-    given = {"gamma": gammas, policy.scale or SCALES[0]: scales}
-    sweep = {name: [float(v) for v in values] for name, values in given.items() if values is not None}
+    axes = {"gamma": gammas, policy.scale or SCALES[0]: scales}
+    sweep = {name: [float(v) for v in values] for name, values in axes.items() if values is not None}
     if not sweep:
         raise ArgumentError("gammas", None, "given unless `scales` is")
     replaced = {*sweep, "drift"} if gammas is not None else {*sweep}  # drift chooses a gamma
@@ -92,10 +94,10 @@ def tune_spec(
     return replace(base, policies=(replace(policy, settings=settings, sweep=sweep),))
 
 
-def tuned(results: Results, environment: str | None = None, confidence: float = 0.95) -> Tuned:
-    """The grid of a finished or partly finished sweep in one ``environment`` (which may be left out if it is alone).
+def read_sweep(results: Results, environment: str | None = None, confidence: float = 0.95) -> SweepGrid:
+    """Return the grid of a sweep in one ``environment`` (default: the only one).
 
-    Points with fewer runs than the others count as not finished.
+    The sweep need not be complete. Points with fewer runs than the others count as not finished.
     """
     entries, names = _points(results, environment)
     runs = max(len(entry.lanes) for entry in entries)
@@ -107,19 +109,9 @@ def tuned(results: Results, environment: str | None = None, confidence: float = 
     for entry in finished:
         at = _place(entry, names, axes)
         mean[at], (se[at], _) = float(entry.final.mean()), spread(entry.final)
-        close[at] = entry is best or not difference(entry, best, confidence).low > 0.0  # one run tells nothing apart
-    first = entries[0]
-    return Tuned(
-        environment=first.environment,
-        policy=first.policy,
-        runs=runs,
-        gammas=axes[0],
-        scales=axes[1],
-        mean=mean,
-        se=se,
-        best=_place(best, names, axes),
-        close=close,
-    )
+        close[at] = entry is best or not difference(entry, best, confidence).low > 0.0  # low is nan for one run
+    place, (gammas, scales) = _place(best, names, axes), axes
+    return SweepGrid(best.environment, best.policy, runs, gammas, scales, mean, se, place, close)
 
 
 def _points(results: Results, environment: str | None) -> tuple[list[Entry], tuple[str, str]]:
@@ -143,7 +135,7 @@ def _points(results: Results, environment: str | None) -> tuple[list[Entry], tup
 
 
 def _place(entry: Entry, names: tuple[str, str], axes: Sequence[Array]) -> tuple[int, int]:
-    """Row and column of the entry; an axis that was not swept has one."""
+    """Return the row and column of the entry; an axis that was not swept has one."""
     row, column = (
         int(np.searchsorted(axis, entry.variant[name])) if name in entry.variant else 0
         for name, axis in zip(names, axes, strict=True)

@@ -1,10 +1,9 @@
 """A study: what it costs not to know the drift, and what it costs to be wrong about it.
 
-theta* turns at constant speed over T rounds, its way B_T in :data:`DRIFTS` (d = 2, S = L = 1, logistic rewards, ten
-arms in the ball). BOB-BVD-GLM-UCB, which is told T alone, runs beside BVD-GLM-UCB with three discounts: the one
-recommended for B_T, and ones with 1 - gamma ten times smaller (it forgets too slowly) and ten times larger (too fast).
-For B_T = 0, where the recommended gamma is 1 and ten times nothing is nothing, B_T = T^(-1/2) is put in its place, the
-least drift that BOB's grid covers.
+theta* turns at constant speed over T rounds, with B_T in :data:`DRIFTS` (d = 2, S = L = 1, logistic rewards, ten arms
+in the ball). BOB-BVD-GLM-UCB, which knows only T, runs beside BVD-GLM-UCB with three discounts: the one recommended for
+B_T, and two with 1 - gamma ten times smaller (it forgets too slowly) and ten times larger (too fast). For B_T = 0 the
+recommended gamma is 1, so the discount is that for B_T = T^(-1/2), the smallest drift that BOB's grid covers.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from windvane import theory
 from windvane.arguments import check_not_negative
 from windvane.environments import Arc, BallArms
 from windvane.errors import ArgumentError
-from windvane.lab.results.summary import Row, row_of
+from windvane.lab.results.summary import Row, summary_rows
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
 
 DRIFTS = (0.0, 0.5, 1.5, 6.0, 24.0)
 HORIZON, RUNS = 12_000, 20
@@ -42,8 +41,8 @@ class UnknownDrift:
     rows: list[list[Row]]
 
 
-def arc_of_length(drift: float, horizon: int) -> Arc:
-    """Constant speed on the unit circle, with exactly this B_T (at most 2 (T - 1))."""
+def make_arc(drift: float, horizon: int) -> Arc:
+    """Return a turn at constant speed on the unit circle with exactly this B_T (at most 2 (T - 1))."""
     most = 2.0 * (horizon - 1)
     if not check_not_negative("drift", drift) <= most:
         raise ArgumentError("drift", drift, f"at most 2 (horizon - 1) = {most:g}")
@@ -51,17 +50,16 @@ def arc_of_length(drift: float, horizon: int) -> Arc:
 
 
 def unknown_drift_spec(drift: float, *, runs: int = RUNS, horizon: int = HORIZON, seed: int = 0) -> Spec:
-    """One drift of the study."""
-    told = drift or horizon**-0.5
-    forget = 1.0 - theory.discount(horizon=horizon, drift=told, dim=DIM)
-    known = [
+    """Return the experiment at one drift."""
+    forget = 1.0 - theory.discount(horizon=horizon, drift=drift or horizon**-0.5, dim=DIM)
+    workers = [
         PolicySpec(WORKER, label=f"{WORKER}, {text}", settings={"gamma": 1.0 - min(factor * forget, 0.5)})
         for text, factor in FACTORS.items()
     ]
     return Spec(
         title=f"Unknown drift: B_T = {drift:g}",
-        environments=[EnvironmentSpec(name=f"B_T = {drift:g}", drift=arc_of_length(drift, horizon), arms=BallArms())],
-        policies=[PolicySpec(MASTER), *known],
+        environments=[EnvironmentSpec(name=f"B_T = {drift:g}", drift=make_arc(drift, horizon), arms=BallArms())],
+        policies=[PolicySpec(MASTER), *workers],
         runs=runs,
         horizon=horizon,
         seed=seed,
@@ -69,32 +67,31 @@ def unknown_drift_spec(drift: float, *, runs: int = RUNS, horizon: int = HORIZON
     )
 
 
-def unknown_drift(
+def run_unknown_drift(
     folder: Path,
-    conduct: Conduct,
+    conduct: Conduct = simulate_part,
     *,
     drifts: Sequence[float] = DRIFTS,
     runs: int = RUNS,
     horizon: int = HORIZON,
     seed: int = 0,
 ) -> UnknownDrift:
-    """Run the study into ``folder``, an experiment per drift, with ``conduct(spec, folder, text)``."""
-    arc_of_length(max(drifts), horizon)  # whether there is room for it is told before anything is run
-    rows = []
-    for drift in drifts:
-        spec = unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed)
-        results = conduct(spec, folder / f"drift-{drift:g}", f"B_T = {drift:g}")
-        rows.append([row_of(entry) for entry in results.entries])
-    return UnknownDrift(list(drifts), horizon, runs, seed, rows)
+    """Run the study in ``folder``, an experiment per drift."""
+    parts = [
+        Part(f"drift-{drift:g}", f"B_T = {drift:g}", unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed))
+        for drift in drifts
+    ]
+    finished = run_parts(parts, folder, conduct, {"name": "study", "study": "unknown-drift"})
+    return UnknownDrift(list(drifts), horizon, runs, seed, [summary_rows(results) for results in finished])
 
 
-def draw(found: UnknownDrift, folder: Path) -> list[Path]:
-    """Final regret against B_T, as PNG, PDF and SVG."""
+def draw(study: UnknownDrift, folder: Path) -> list[Path]:
+    """Draw the final regret against B_T, as PNG, PDF and SVG."""
     from windvane.lab.figures import plots
 
     curves = {
-        first.label: (np.array([rows[p].mean for rows in found.rows]), np.array([rows[p].se for rows in found.rows]))
-        for p, first in enumerate(found.rows[0])
+        first.label: (np.array([rows[p].mean for rows in study.rows]), np.array([rows[p].se for rows in study.rows]))
+        for p, first in enumerate(study.rows[0])
     }
-    title = f"Constant drift, unknown and known: {found.runs:,} runs of {found.horizon:,} rounds"
-    return plots.save(plots.levels_figure(found.drifts, curves, title=title), folder, "unknown-drift")
+    title = f"Constant drift, unknown and known: {study.runs:,} runs of {study.horizon:,} rounds"
+    return plots.save(plots.levels_figure(study.drifts, curves, title=title), folder, "unknown-drift")

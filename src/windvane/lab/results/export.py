@@ -1,0 +1,141 @@
+"""Write a table of results as CSV, Parquet, NDJSON or JSON. One cell is in memory at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from windvane._files import open_atomically
+from windvane.arguments import check_choice
+from windvane.lab.results.folder import FolderError
+from windvane.lab.results.stored_tables import fit_schema, unify_schemas
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from windvane.lab.results.results import Results
+
+FORMATS = (".csv", ".parquet", ".ndjson", ".jsonl", ".json")
+
+
+def export(results: Results, path: str | PathLike[str], table: str = "runs") -> Path:
+    """Write a table of ``results`` to a file whose ending says the format.
+
+    Parameters
+    ----------
+    results
+        What :func:`windvane.lab.open` returns.
+    path
+        A file that ends in .csv, .parquet, .ndjson (or .jsonl) or .json. It is replaced atomically if it exists.
+    table
+        "runs", "curves", "paths" or "summary", as in :meth:`Results.table`.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Notes
+    -----
+    Values that are NaN in Parquet are empty in CSV and null in JSON; infinite values are ``inf`` in CSV and null in
+    JSON. CSV has a column per coordinate of a vector: ``theta_star_1``, ``theta_star_2``, ...
+
+    Examples
+    --------
+    >>> import windvane.lab
+    >>> export(windvane.lab.open("results"), "runs.csv")                         # doctest: +SKIP
+    """
+    path = Path(path)
+    ending = check_choice("path", path.suffix.lower(), FORMATS)
+    is_csv = ending == ".csv"
+    write = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}.get(ending, _write_lines)
+    # Cells can differ in their columns, so all of them are read once for the schema before anything is written.
+    widths = _measure_lists(results.iterate_tables(table)) if is_csv else {}
+    schema = unify_schemas(_flatten(part, widths).schema for part in results.iterate_tables(table))
+    parts = (fit_schema(_flatten(part, widths), schema) for part in results.iterate_tables(table))
+    try:
+        with open_atomically(path) as file:
+            write(file, parts, schema)
+    except OSError as error:
+        raise FolderError(path, "unwritable", f"cannot be written to ({error.strerror})") from None
+    return path
+
+
+def _measure_lists(parts: Iterable[pyarrow.Table]) -> dict[str, int]:
+    """Return the length of the longest list in each column of lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    widths: dict[str, int] = {}
+    for part in parts:
+        for name in part.column_names:
+            if pa.types.is_list(part[name].type):
+                longest = pc.max(pc.list_value_length(part[name])).as_py() or 0
+                widths[name] = max(widths.get(name, 0), longest)
+    return widths
+
+
+def _flatten(table: pyarrow.Table, widths: Mapping[str, int]) -> pyarrow.Table:
+    """Replace each column of lists in ``widths`` by that many columns of numbers."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        if name not in widths:
+            columns[name] = table[name]
+            continue
+        rows = table[name].to_pylist()
+        for i in range(widths[name]):
+            column = [None if row is None or i >= len(row) else row[i] for row in rows]
+            columns[f"{name}_{i + 1}"] = pa.array(column, table[name].type.value_type)
+    return pa.table(columns)
+
+
+def _write_csv(file: BinaryIO, parts: Iterable[pyarrow.Table], schema: pyarrow.Schema) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow.csv import CSVWriter
+
+    plain = pa.schema([(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema])
+    with CSVWriter(file, plain) as writer:
+        for part in parts:
+            columns = [column.cast(kind.type) for column, kind in zip(part.columns, plain, strict=True)]
+            empty = [pc.if_else(pc.is_nan(c), None, c) if pa.types.is_floating(c.type) else c for c in columns]
+            writer.write_table(pa.table(empty, schema=plain))
+
+
+def _write_parquet(file: BinaryIO, parts: Iterable[pyarrow.Table], schema: pyarrow.Schema) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for part in parts:
+            writer.write_table(part)
+
+
+def _write_lines(file: BinaryIO, parts: Iterable[pyarrow.Table], _schema: pyarrow.Schema) -> None:
+    for text in _read_rows(parts):
+        file.write(f"{text}\n".encode())
+
+
+def _write_json(file: BinaryIO, parts: Iterable[pyarrow.Table], _schema: pyarrow.Schema) -> None:
+    for number, text in enumerate(_read_rows(parts)):
+        file.write(f"{',' if number else '['}\n{text}".encode())
+    file.write(b"\n]\n")
+
+
+def _read_rows(parts: Iterable[pyarrow.Table]) -> Iterator[str]:
+    """Yield each row as a JSON object."""
+    return (json.dumps(_replace_non_finite(row), ensure_ascii=False) for part in parts for row in part.to_pylist())
+
+
+def _replace_non_finite(value: Any) -> Any:
+    """Return ``value`` with null in place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _replace_non_finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,166 @@
+"""Run a benchmark; if asked, also with each policy at the bonus scale that was best in each environment.
+
+Scales are chosen on other runs than those that judge them. The folder of the benchmark holds the plain results, in
+``held-back`` the runs that choose the scales, and in ``tuned/01``, ``tuned/02``, ... the tuned policies by environment.
+The recipe of each part says which benchmark it belongs to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from windvane.errors import ArgumentError
+from windvane.lab.results.folder import FolderError
+from windvane.lab.results.results import Results, group_by_environment
+from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, Spec
+from windvane.lab.studies.benchmarks import Conduct, Part, merge_results, run_parts, simulate_part
+
+DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
+BASE, HELD_BACK = "base", "held-back"  # parts of a benchmark; the others are tuned/01, tuned/02, ...
+SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, or of the spread of what is sampled
+SEED_SHIFT = 1_000_003  # added to the seed for the runs that choose
+
+Scales = dict[str, dict[str, float]]
+"""A bonus scale by environment and policy."""
+
+
+def shift_seed(seed: int) -> int:
+    """Return the seed of the runs that are held back."""
+    return (seed + SEED_SHIFT) % 2**64
+
+
+def tuned_label(name: str) -> str:
+    """Return what results call a policy with a tuned scale."""
+    return f"{name} tuned"
+
+
+def held_back_spec(base: Spec) -> Spec:
+    """Return the sweep of every policy that explores over :data:`SCALES`, in a third as many runs as ``base``."""
+    swept = [
+        replace(policy, settings={k: v for k, v in policy.settings.items() if k != name}, sweep={name: SCALES})
+        for policy in base.policies
+        if not policy.sweep and (name := policy.scale)
+    ]
+    if not swept:
+        names = [policy.name for policy in base.policies]
+        raise ArgumentError("policies", names, "at least one with a bonus that can be tuned")
+    title = f"{base.title[:150]}: bonus scales on runs held back"
+    runs, seed = math.ceil(base.runs / 3), shift_seed(base.seed)
+    return replace(base, title=title, policies=swept, runs=runs, seed=seed, lanes_per_cell=50)
+
+
+def find_best_scales(held_back: Results) -> Scales:
+    """Return the scale with the smallest mean regret: {environment: {policy: scale}}."""
+    scales: Scales = {}
+    for name, entries in group_by_environment(held_back.entries).items():
+        ordered = sorted(entries, key=lambda entry: float(entry.final.mean()), reverse=True)
+        scales[name] = {entry.policy: next(iter(entry.variant.values())) for entry in ordered}  # the last one stays
+    return scales
+
+
+def tuned_spec(base: Spec, environment: AnyEnvironmentSpec, scales: dict[str, float]) -> Spec:
+    """Return one environment of ``base``, on its own runs, with the policies at these scales."""
+    policies = [
+        replace(
+            policy,
+            label=tuned_label(policy.name),
+            settings={**policy.settings, str(policy.scale): scales[policy.name]},
+        )
+        for policy in base.policies
+        if policy.name in scales
+    ]
+    return replace(base, environments=[environment], policies=policies)
+
+
+def run_benchmark(
+    base: Spec, folder: Path, conduct: Conduct = simulate_part, *, tuned: bool = False, name: str = DRIFT
+) -> tuple[Results, Scales]:
+    """Run ``base`` in ``folder``. With ``tuned``, also the tuned policies; then their scales are returned, too."""
+    recipe: dict[str, Any] = {
+        "name": name,
+        "environments": [environment.name for environment in base.environments],
+        "policies": [policy.name for policy in base.policies],
+        **{key: getattr(base, key) for key in ("runs", "horizon", "seed")},
+        "spec": base.fingerprint(),  # names do not say what a user's own policy or world is
+    }
+    held_back = held_back_spec(base) if tuned else None  # first, because it may be refused
+    text = base.title[:1].lower() + base.title[1:]
+    results = conduct(base, folder, text, {**recipe, "part": BASE})
+    if held_back is None:
+        return results, {}
+    part = Part(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
+    scales = find_best_scales(*run_parts([part], folder, conduct, recipe))
+    count = len(base.environments)
+    parts = [
+        Part(
+            _tuned_folder(number),
+            f"tuned policies, environment {number} of {count}",
+            tuned_spec(base, environment, scales[environment.name]),
+            {"scales": scales[environment.name]},
+        )
+        for number, environment in enumerate(base.environments, 1)
+        if environment.name in scales
+    ]
+    return merge_results(results, run_parts(parts, folder, conduct, recipe)), scales
+
+
+def read_benchmark(results: Results) -> Results | None:
+    """Return the benchmark whose plain part is ``results``, with its tuned policies if all of them are there.
+
+    None if ``results`` are not a complete benchmark. A folder may also hold tuned policies of an older benchmark; they
+    are left out.
+    """
+    recipe, folder = results.recipe, results.folder
+    if recipe.get("name") not in (DRIFT, OWN) or recipe.get("part") != BASE or not results.complete:
+        return None
+    try:
+        held_back = _read_part(folder, {**recipe, "part": HELD_BACK, "scales": list(SCALES)})
+        scales = find_best_scales(held_back)
+        numbered = enumerate(recipe["environments"], 1)
+        recipes = [{**recipe, "part": _tuned_folder(n), "scales": scales[name]} for n, name in numbered]
+        return merge_results(results, [_read_part(folder, part) for part in recipes])
+    except (FolderError, KeyError):
+        return results
+
+
+def _read_part(folder: Path, recipe: dict[str, Any]) -> Results:
+    """Return the complete results of the part with exactly this recipe; else raise :class:`FolderError`."""
+    part = Results.open(folder / recipe["part"])
+    if part.recipe != recipe or not part.complete:
+        raise FolderError(part.folder, "other_experiment", "holds another part")
+    return part
+
+
+def _tuned_folder(number: int) -> str:
+    return f"tuned/{number:02d}"
+
+
+def explain_leaderboard(results: Results) -> dict[str, list[str]]:
+    """Return notes for readers of a benchmark's leaderboard, by heading."""
+    lines = [
+        "Every policy has its own recommended tuning and is told what it asks for: T, S, L, sigma, the link, and, "
+        "if it wants them, the exact drift or number of changes of each run, which nobody knows in practice.",
+        f'Policies called "{tuned_label("...")}" have the best of the bonus scales '
+        f"{', '.join(f'{scale:g}' for scale in SCALES)} in each environment, chosen on other runs.",
+        "UniformRandom is a reference and has no rank; the oracle, which loses nothing, is left out.",
+    ]
+    if results.recipe.get("name") == OWN:
+        lines.append(
+            "On a labelled data stream, regret is the number of mistakes, and S, the drift and the number of changes "
+            "are assumptions. A policy that failed in an environment is not on the leaderboard."
+        )
+    else:
+        lines.append(
+            "AdaptiveGLMUCB was developed in these environments, so its place is too good; windvane study no-tuning "
+            "has three others."
+        )
+    lines += [
+        "Intervals come from drawing runs anew, the same for all policies; the best of an environment is chosen "
+        "by the runs that judge it, which flatters it a little.",
+        f"{results.manifest['runs']} runs of {results.manifest['horizon']} rounds; how fast a policy is depends on "
+        "the machine.",
+    ]
+    return {"How to read the leaderboard": lines}
