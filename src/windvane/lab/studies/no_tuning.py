@@ -147,7 +147,8 @@ def no_tuning(
 
 def draw(found: Sequence[Comparison], folder: Path) -> list[Path]:
     """Draw the ratio of AdaptiveGLMUCB and of the other policies in every environment, as PNG, PDF and SVG."""
-    from windvane.lab.figures import plots
+    from windvane.lab.figures.benchmark_figures import ratios_figure
+    from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY}, not tuned: {found[0].adaptive.runs:,} runs in each environment"
-    return plots.save(plots.ratios_figure(found, title=title), folder, "no-tuning")
+    return save(ratios_figure(found, title=title), folder, "no-tuning")

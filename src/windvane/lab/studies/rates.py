@@ -143,7 +143,8 @@ def fitted_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.
 
 def draw(found: Sequence[Slope], folder: Path) -> list[Path]:
     """Regret against the horizon on log axes, as PNG, PDF and SVG."""
-    from windvane.lab.figures import plots
+    from windvane.lab.figures.benchmark_figures import slopes_figure
+    from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY} with orthogonal arms: regret against the horizon"
-    return plots.save(plots.slopes_figure(found, title=title), folder, "rates")
+    return save(slopes_figure(found, title=title), folder, "rates")

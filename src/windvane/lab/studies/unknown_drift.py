@@ -90,11 +90,12 @@ def unknown_drift(
 
 def draw(found: UnknownDrift, folder: Path) -> list[Path]:
     """Final regret against B_T, as PNG, PDF and SVG."""
-    from windvane.lab.figures import plots
+    from windvane.lab.figures.benchmark_figures import levels_figure
+    from windvane.lab.figures.matplotlib_renderer import save
 
     curves = {
         first.label: (np.array([rows[p].mean for rows in found.rows]), np.array([rows[p].se for rows in found.rows]))
         for p, first in enumerate(found.rows[0])
     }
     title = f"Constant drift, unknown and known: {found.runs:,} runs of {found.horizon:,} rounds"
-    return plots.save(plots.levels_figure(found.drifts, curves, title=title), folder, "unknown-drift")
+    return save(levels_figure(found.drifts, curves, title=title), folder, "unknown-drift")
