@@ -11,7 +11,7 @@ import pytest
 
 from support import sample_results as samples
 from support.page import HOSTILE, PATIENCE, until
-from windvane.lab.figures import charts
+from windvane.lab.figures import curves
 from windvane.lab.report.report import write_report
 
 CURVES = "document.querySelector('[data-chart=regret-0] .chart')"
@@ -22,6 +22,7 @@ def reports(tmp_path_factory):
     """The pages under test, each written once."""
     folder = tmp_path_factory.mktemp("reports")
     full = samples.four(with_diagnostics=True, runs=20)
+    vars(full[3])["told"] = ("drift", "switches")
     hostile = samples.entry(name=HOSTILE, environment=HOSTILE, with_diagnostics=True, runs=5)
     differences = [samples.differences(1)[0].__class__(HOSTILE, HOSTILE, HOSTILE, 5, 1.0, 1.0, 0.0, 2.0, 0.5, 0.5)]
     several = [*samples.four(runs=3), *samples.four(runs=3, environment="elsewhere", horizon=500)]
@@ -72,7 +73,7 @@ def visit(browser, reports):
 
         page.route("**/*", gate)
         page.goto((reports.folder / f"{name}.html").as_uri())
-        until(page, "[...document.querySelectorAll('.chart:not([hidden])')].every(d => d.data)")
+        until(page, "[...document.querySelectorAll('.panel:not([hidden]) .chart')].every(d => d.data)")
         return page
 
     yield go
@@ -94,7 +95,7 @@ def test_the_curves_are_there_with_the_right_values(visit, reports):
     assert [entry for entry, _, _ in means] == [0, 1, 2, 3]
     for i, x, y in means:
         entry = reports.full[i]
-        assert len(x) <= charts.MOST
+        assert len(x) <= curves.MOST
         assert (x[0], x[-1]) == (1, entry.horizon)
         assert y[-1] == pytest.approx(entry.final.mean(), rel=1e-5)
         places = np.searchsorted(entry.rounds, x)
@@ -212,16 +213,17 @@ def test_the_table_says_what_was_measured(visit, reports):
         mean, error = (float(part.replace(",", "")) for part in text.split(" ± "))
         assert mean == pytest.approx(entry.final.mean(), rel=0.02)
         assert error == pytest.approx(entry.final.std(ddof=1) / np.sqrt(len(entry.lanes)), rel=0.1)
-    assert column(page, 6)[0] == "–"
-    assert "stage 2 44.0\N{NO-BREAK SPACE}%" in column(page, 6)[3]
-    assert column(page, 7) == ["220.5", "105.4", "138.0", "59.10"]
+    assert column(page, 5) == ["–", "–", "–", "B_T, changes"]
+    assert column(page, 7)[0] == "–"
+    assert "stage 2 44.0\N{NO-BREAK SPACE}%" in column(page, 7)[3]
+    assert column(page, 8) == ["220.5", "105.4", "138.0", "59.10"]
 
 
 @pytest.mark.parametrize("name", ["four", "many", "hostile"])
 def test_nothing_sticks_out(visit, name):
     page = visit(name, 360)
-    rights = "[...document.querySelectorAll('.chart:not([hidden])')].map(d => d.getBoundingClientRect().right)"
-    widths = "[...document.querySelectorAll('.chart:not([hidden])')].map(d => d._fullLayout.width)"
+    rights = "[...document.querySelectorAll('.panel:not([hidden]) .chart')].map(d => d.getBoundingClientRect().right)"
+    widths = "[...document.querySelectorAll('.panel:not([hidden]) .chart')].map(d => d._fullLayout.width)"
     for width in (360, 768, 1280, 1600, 360):
         page.set_viewport_size({"width": width, "height": 900})
         until(page, f"{widths}.every(w => w > {0.5 * min(width, 500)} && w <= {width})")  # redrawn to fit
@@ -237,15 +239,17 @@ def test_dark_mode_and_back(visit):
     page = visit("four", color_scheme="dark")
     ground, ink = "getComputedStyle(document.body).backgroundColor", "getComputedStyle(document.body).color"
     labels = f"getComputedStyle({CURVES}.querySelector('.xtick text')).fill"
-    truth = "document.querySelector('[data-chart=projection] .chart').data.at(-1).line.color"
+    plane = "document.querySelector('[data-chart=projection] .chart')"
+    truth = f"{plane}.data.find(t => t.meta.kind === 'theta_star').line.color"
+    arrow = f"{plane}._fullLayout.annotations[0].arrowcolor"
     assert max(rgb(page, ground)) < 60
     assert min(rgb(page, ink)) > 180
     assert min(rgb(page, labels)) > 150
-    assert page.evaluate(truth) == "#e6e9ee"
+    assert page.evaluate(truth) == page.evaluate(arrow) == "#e6e9ee"
     page.emulate_media(color_scheme="light")
     until(page, f"getComputedStyle({CURVES}.querySelector('.xtick text')).fill === 'rgb(29, 33, 39)'")
     assert min(rgb(page, ground)) > 240
-    assert page.evaluate(truth) == "#1d2127"
+    assert page.evaluate(truth) == page.evaluate(arrow) == "#1d2127"
 
 
 def test_printing_uses_light_colours_and_the_width_of_paper(visit):
@@ -341,18 +345,18 @@ def test_the_projection_can_be_chosen(visit, reports):
     page = visit("four")
     figure = page.locator("[data-chart=projection]")
     assert figure.locator("option:checked").text_content() == "BVD-GLM-UCB"
-    script = (
-        "document.querySelectorAll('[data-chart=projection] .chart')[0].data.map(t => [t.name, [...t.x], [...t.y]])"
-    )
-    hat, tilde, star = page.evaluate(script)
+    plane = "document.querySelectorAll('[data-chart=projection] .chart')[0]"
+    script = f"Object.fromEntries({plane}.data.map(t => [t.meta.kind, [t.name, [...t.x], [...t.y]]]))"
+    shown = page.evaluate(script)
+    hat, tilde, star = (shown[role] for role in ("theta_hat", "theta_tilde", "theta_star"))
     path = reports.full[3].path
-    assert [hat[0], tilde[0], star[0]] == ["estimate", "projected estimate", "truth"]
+    assert [hat[0], tilde[0], star[0]] == ["θ̂ (estimate)", "θ̃ (projected)", "θ* (truth)"]
     np.testing.assert_allclose([star[1][-1], star[2][-1]], path.theta_star[-1], atol=1e-6)
     np.testing.assert_allclose([hat[1][-1], hat[2][-1]], path.theta_hat[-1], rtol=1e-5)
-    assert len(hat[1]) <= charts.MOST
+    assert len(hat[1]) <= curves.MOST
     assert (np.hypot(hat[1], hat[2]) > path.S).sum() == len(tilde[1]) > 0
     figure.locator("select").select_option(label="OFUL")
-    assert page.evaluate(script)[1][1] == []  # no projection there
+    assert "theta_tilde" not in page.evaluate(script)  # no projection there
     assert page.locator("[data-chart=projection] path.point").count() > 100
 
 
@@ -361,7 +365,7 @@ def test_diagnostics_are_shown_where_there_are_any(visit, reports):
     panels = "[...document.querySelectorAll('[data-chart=diagnostics] .chart')]"
     learning, tracking, slack = page.evaluate(f"{panels}.map(d => d.data.map(t => [t.name, [...t.y], t.customdata]))")
     d = reports.full[3].diagnostics
-    assert learning[-1][0] == "its radius beta"
+    assert learning[-1][0] == "its radius β"
     assert learning[-1][1][-1] == pytest.approx(np.median(d["beta"][:, -1]), rel=1e-5)
     assert tracking[-1][1][0] is None  # infinite: a gap
     least = [d[f"lemma_{k}_slack"].min() for k in (2, 3, 4)]
@@ -369,6 +373,8 @@ def test_diagnostics_are_shown_where_there_are_any(visit, reports):
         f"Lemma {k} (least {v:.2g})" for k, v in zip((2, 3, 4), least, strict=True)
     ]
     assert slack[0][2][-1] == pytest.approx(d["lemma_2_slack"][:, -1].min(), rel=1e-5)
+    title = page.locator("[data-chart=diagnostics] .title").first.text_content()
+    assert title == "Learning term: above its radius β in 0 % of recorded rounds"
     assert visit("one").locator("[data-chart=diagnostics]").count() == 0
 
 
@@ -385,6 +391,8 @@ def test_texts_facts_and_headings(visit):
         "numpy 2.4.6",
         "2026-01-02",
         "windvane reproduce --runs 50",
+        "BVD-GLM-UCB (B_T, changes)",
+        "What the lab told a policy",
         "Least regret",
     ):
         assert text in said

@@ -18,7 +18,6 @@ from support.refusals import rejects
 from windvane import theory
 from windvane.environments import Environment
 from windvane.lab import benchmark_spec, leaderboard, simulate
-from windvane.lab.figures import plots
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import row_of
 from windvane.lab.spec.experiment_spec import SpecError
@@ -202,16 +201,6 @@ def test_leaderboards_that_cannot_be() -> None:
     assert caught.value.value.tolist() == [0, 2]
     with rejects("confidence", value=1.0):
         leaderboard(board({"one": {"A": [1.0]}}), confidence=1.0)
-
-
-def test_the_leaderboard_is_drawn() -> None:
-    standings = leaderboard(board({"one": {"A": [1.0, 2.0], "B": [2.0, 3.0], "U": [9.0, 8.0]}}), references=["U"])
-    axes = plots.leaderboard_figure(standings, confidence=0.95).axes[0]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["A", "B", "U"]
-    drawn = {line.get_gid(): line for line in axes.lines}
-    assert {"score", "interval", "worst"} <= set(drawn)
-    np.testing.assert_allclose(drawn["score"].get_xdata(), standings[-1].score)
-    np.testing.assert_allclose(drawn["interval"].get_xdata(), [standings[-1].low, standings[-1].high])
 
 
 # --- tuned ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from support import sample_results as samples
 from support.commands import fails, files, windvane_command
 from support.entries import entry
 from support.refusals import rejects
@@ -18,7 +17,7 @@ from windvane import OFUL
 from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
 from windvane.lab import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Results, Spec, SpecError, paired, simulate
-from windvane.lab.figures import plots
+from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.report.benchmark_pages import present_streams
 from windvane.lab.report.presentation import present_all
 from windvane.lab.results.folder import FolderError
@@ -75,8 +74,8 @@ def test_a_labelled_stream_is_an_environment_of_a_spec(folder: Path) -> None:
     assert not by_name["one", "BVD-GLM-UCB"].diagnostics
     assert by_name["turning", "BVD-GLM-UCB"].diagnostics
     assert len(paired(results.entries)) == 4
-    figure = plots.projection_figure(by_name["one", "BVD-GLM-UCB"].path)
-    assert not [line for axes in figure.axes for line in axes.get_lines() if line.get_gid() == "theta_star"]
+    figure = projection_figure(by_name["one", "BVD-GLM-UCB"].path)
+    assert not [mark for panel in figure.panels for mark in panel.marks_with("theta_star")]
     drawn = {path.name for path in present_all(results)}
     assert {"regret-one.png", "projection-one.png", "report.html"} <= drawn
     text = windvane_command("bound out", folder).stdout
@@ -226,22 +225,6 @@ def test_only_policies_that_finished_everywhere_are_ranked() -> None:
     entries = [entry("A", [1.0], environment="one"), entry("B", [1.0], environment="one")]
     entries += [entry("B", [2.0], environment="two")]
     assert [e.label for e in ranked_entries(Results(Path(), {}, entries, 3, 4))] == ["B", "B"]
-
-
-def test_the_figure_names_the_best_and_draws_the_others_in_grey() -> None:
-    entries = [
-        dataclasses.replace(one, regret=np.outer(np.ones(3), one.rounds) * 0.05 * (place + 1))
-        for place, one in enumerate(samples.many(12, runs=3))
-    ]
-    figure = plots.mean_reward_figure(entries[:8], entries[8:], title="wind")
-    (axes,) = figure.axes
-    assert len([line for line in axes.get_lines() if line.get_gid() == "other"]) == 4
-    measured = [line for line in axes.get_lines() if line.get_gid() == "measured"]
-    np.testing.assert_allclose(measured[0].get_ydata(), 0.95)
-    assert axes.get_legend().get_texts()[0].get_text() == "4 other policies"
-    low, high = axes.get_ylim()
-    assert 0.0 <= low <= 0.4
-    assert 0.95 <= high <= 1.0
 
 
 # --- the benchmark ----------------------------------------------------------------------------------------------------

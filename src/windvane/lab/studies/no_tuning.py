@@ -148,7 +148,8 @@ def run_no_tuning(
 
 def draw(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Draw the ratio of AdaptiveGLMUCB and of the other policies in every environment, as PNG, PDF and SVG."""
-    from windvane.lab.figures import plots
+    from windvane.lab.figures.benchmark_figures import ratios_figure
+    from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY}, not tuned: {comparisons[0].adaptive.runs:,} runs in each environment"
-    return plots.save(plots.ratios_figure(comparisons, title=title), folder, "no-tuning")
+    return save(ratios_figure(comparisons, title=title), folder, "no-tuning")

@@ -87,11 +87,12 @@ def run_unknown_drift(
 
 def draw(study: UnknownDrift, folder: Path) -> list[Path]:
     """Draw the final regret against B_T, as PNG, PDF and SVG."""
-    from windvane.lab.figures import plots
+    from windvane.lab.figures.benchmark_figures import levels_figure
+    from windvane.lab.figures.matplotlib_renderer import save
 
     curves = {
         first.label: (np.array([rows[p].mean for rows in study.rows]), np.array([rows[p].se for rows in study.rows]))
         for p, first in enumerate(study.rows[0])
     }
     title = f"Constant drift, unknown and known: {study.runs:,} runs of {study.horizon:,} rounds"
-    return plots.save(plots.levels_figure(study.drifts, curves, title=title), folder, "unknown-drift")
+    return save(levels_figure(study.drifts, curves, title=title), folder, "unknown-drift")

@@ -3,8 +3,8 @@
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const darkness = window.matchMedia("(prefers-color-scheme: dark)");
   const THEMES = {
-    light: { ink: "#1d2127", muted: "#565d66", grid: "#e3e6ea", zero: "#8a929c", ground: "#ffffff" },
-    dark: { ink: "#e6e9ee", muted: "#a5adb8", grid: "#313945", zero: "#77818d", ground: "#1e242c" },
+    light: { ink: "#1d2127", muted: "#565d66", grid: "#e3e6ea", ground: "#ffffff" },
+    dark: { ink: "#e6e9ee", muted: "#a5adb8", grid: "#313945", ground: "#1e242c" },
   };
   const CONFIG = {
     responsive: true, displaylogo: false,
@@ -16,24 +16,23 @@
 
   const theme = () => THEMES[darkness.matches && !printing ? "dark" : "light"];
 
-  /* The page's colours, as changes of a layout. */
-  function colours() {
-    const { ink, muted, grid, zero, ground } = theme();
+  /* The page's colours, as changes of a layout with these annotations. */
+  function colours(annotations = []) {
+    const { ink, muted, grid, ground } = theme();
     const changes = {
       "font.color": ink, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       "modebar.bgcolor": "rgba(0,0,0,0)", "modebar.color": muted, "modebar.activecolor": ink,
       "hoverlabel.bgcolor": ground, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": muted,
     };
     for (const axis of ["xaxis", "yaxis"]) {
-      Object.assign(changes, {
-        [`${axis}.gridcolor`]: grid, [`${axis}.zerolinecolor`]: zero, [`${axis}.linecolor`]: muted,
-      });
+      Object.assign(changes, { [`${axis}.gridcolor`]: grid, [`${axis}.linecolor`]: muted });
     }
+    annotations.forEach((_, i) => { changes[`annotations[${i}].arrowcolor`] = ink; });
     return changes;
   }
 
   function set(object, path, value) {
-    const steps = path.split(".");
+    const steps = path.split(/[.[\]]+/);
     const last = steps.pop();
     let place = object;
     for (const step of steps) place = place[step] ??= {};
@@ -43,14 +42,17 @@
   function draw(div, chart) {
     const layout = structuredClone(chart.layout);
     const data = structuredClone(chart.data);
-    for (const [path, value] of Object.entries(colours())) set(layout, path, value);
+    for (const [path, value] of Object.entries(colours(layout.annotations))) set(layout, path, value);
     layout.font.family = getComputedStyle(document.body).fontFamily;
     layout.font.size = 13;
     layout.hoverlabel.font.family = layout.font.family;
     layout.margin = { l: 56, r: 24, t: 28, b: 48 };
     layout.autosize = true;
     for (const trace of data) if (trace.meta?.ink) trace.line.color = theme().ink;
-    div.hidden = false;
+    const title = div.previousElementSibling;
+    title.textContent = chart.title;
+    title.hidden = !chart.title;
+    div.parentElement.hidden = false;
     if (chart.layout.height) div.style.height = `${chart.layout.height}px`;
     drawn.add(div);
     return Plotly.react(div, data, layout, CONFIG);
@@ -58,11 +60,11 @@
 
   function repaint() {
     for (const div of drawn) {
-      if (div.hidden) continue;
+      if (div.parentElement.hidden) continue;
       const width = printing ? { width: PRINT_WIDTH, autosize: false } : { width: null, autosize: true };
       const inked = div.data.map((trace, i) => (trace.meta?.ink ? i : -1)).filter((i) => i >= 0);
       if (inked.length) Plotly.restyle(div, { "line.color": theme().ink }, inked);
-      Plotly.relayout(div, { ...colours(), ...width });
+      Plotly.relayout(div, { ...colours(div.layout.annotations), ...width });
     }
   }
 
@@ -127,10 +129,10 @@
     const select = figure.querySelector("select");
     const panels = [...figure.querySelectorAll(".chart")];
     const show = () => {
-      const list = options[Number(select.value)].charts;
+      const list = options[Number(select.value)];
       panels.forEach((div, i) => {
         if (i < list.length) draw(div, list[i]);
-        else div.hidden = true;
+        else div.parentElement.hidden = true;
       });
     };
     select.addEventListener("change", show);
@@ -166,7 +168,7 @@
   document.querySelectorAll("figure[data-chart]").forEach((figure) => {
     const chart = charts[figure.dataset.chart];
     if (chart.options) chosen(figure, chart.options);
-    else if (chart.legend) regret(figure, chart);
+    else if (chart.legend.length) regret(figure, chart);
     else draw(figure.querySelector(".chart"), chart);
   });
   darkness.addEventListener("change", repaint);

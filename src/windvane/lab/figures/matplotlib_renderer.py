@@ -1,0 +1,276 @@
+"""Draw a described figure with matplotlib, for papers.
+
+Figures stand on their own canvas: pyplot and the caller's settings are left alone. :func:`save` writes the same bytes
+for the same description, so that a repeated run changes no file.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Circle, Rectangle
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
+
+from windvane._files import write_atomically
+from windvane.arguments import Array
+from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Line, Mark, Panel, Points, Strip
+from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, shade, tidy
+
+Legend = dict[tuple[str, str], Artist]  # by name and colour
+STYLE = Path(__file__).with_name("windvane.mplstyle")
+SIZE = 9  # of its text
+KINDS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # no times
+DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "long": (0, (5, 1)), "dotted": (0, (1, 1))}
+MARKED = 8  # places of a long line that have a marker
+LEGEND_ROWS, LEGEND_WIDTH = 24, 100  # names in a column beside a figure, letters in a row below it
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings of ``windvane.mplstyle``, undone on leaving."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # in the font: boxes are drawn
+        matplotlib.rcdefaults()
+        matplotlib.rc_file(STYLE, use_default_template=False)
+        yield
+
+
+def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
+    """Write ``folder/name.png`` (200 dpi), ``.pdf`` and ``.svg``; each file is put in place whole."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    canvas = render(figure)
+    paths = []
+    for kind, metadata in KINDS.items():
+        content = io.BytesIO()
+        with style():
+            canvas.savefig(content, format=kind, metadata=metadata)
+        canvas.set_layout_engine("none")  # it is found once; all files have the same
+        paths.append(folder / f"{name}.{kind}")
+        write_atomically(paths[-1], content.getvalue())
+    return paths
+
+
+def render(figure: Figure) -> Canvas:
+    """Draw the description on a canvas of its own."""
+    with style():
+        canvas = Canvas(figsize=figure.size, layout="constrained")
+        FigureCanvasAgg(canvas)
+        shape = (1, len(figure.panels)) if figure.is_row else (len(figure.panels), 1)
+        places = canvas.subplots(*shape, squeeze=False, sharex=not figure.is_row)
+        legend: Legend = {}
+        for axes, panel in zip(places.flat, figure.panels, strict=True):
+            legend |= _draw_panel(axes, panel, figure)
+            if not figure.is_row:
+                axes.label_outer()
+        if len(figure.panels) == 1 and not figure.panels[0].title:
+            places.flat[0].set_title(figure.title, size=SIZE + ("\n" not in figure.title), color=INK)
+        else:
+            canvas.suptitle(figure.title, x=0.01, ha="left", size=SIZE + 1)
+        names, artists = [name for name, _ in legend], list(legend.values())
+        if figure.legend == "right":
+            columns = -(-len(names) // LEGEND_ROWS)
+            names = [tidy(name, 40) for name in names]
+            canvas.legend(artists, names, loc="outside right center", ncols=columns, fontsize=SIZE - 2)
+        elif figure.legend == "below":
+            columns = len(names) if sum(map(len, names)) < LEGEND_WIDTH else 1
+            canvas.legend(artists, names, loc="outside lower center", ncols=columns, handletextpad=0.4)
+    return canvas
+
+
+# --- panels --------------------------------------------------------------------------------------------------------
+
+
+def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> Legend:
+    """Draw marks, axes and words of a panel. Returns what a legend lists."""
+    legend: Legend = {}
+    for order, mark in enumerate(panel.marks):
+        artist = _draw_mark(axes, mark, order)
+        name = getattr(mark, "name", "")
+        if artist is not None and name and getattr(mark, "is_listed", True):
+            legend[name, getattr(mark, "colour", "")] = artist
+    for side, axis in (("x", panel.x), ("y", panel.y)):
+        _set_axis(axes, side, axis, is_narrow=figure.is_row)
+    if panel.is_square:
+        axes.set_aspect("equal")
+    is_note = len(figure.panels) < 3
+    axes.set_title(panel.title, size=SIZE - 0.5 * is_note, color=MUTED if is_note else INK)
+    if panel.message:
+        axes.text(0.5, 0.5, panel.message, transform=axes.transAxes, ha="center", color=MUTED)
+    if panel.legend:
+        columns = len(legend) if len(figure.panels) > 1 else 1
+        axes.legend(list(legend.values()), [name for name, _ in legend], loc=panel.legend, ncols=columns)
+    _label_ends(axes, [mark for mark in panel.marks if isinstance(mark, Line) and mark.end], panel.x.high)
+    return legend
+
+
+def _set_axis(axes: Axes, side: str, axis: Axis, *, is_narrow: bool) -> None:
+    place = axes.xaxis if side == "x" else axes.yaxis
+    if axis.scale != "linear":
+        axes.set(**{f"{side}scale": axis.scale} if axis.scale == "log" else {})
+        if axis.scale == "symlog":
+            axes.set_yscale("symlog", linthresh=LINEAR)
+        place.set_minor_formatter(NullFormatter())
+    if axis.ticks is not None:
+        place.set_ticks(axis.ticks.places, list(axis.ticks.texts), size=SIZE - 1)
+        place.set_minor_locator(NullLocator())
+    axes.set(**{f"{side}lim": (axis.low, axis.high), f"{side}label": axis.label})
+    if axis.ticks is None and axis.form.startswith(",") and max(place.get_view_interval()) >= 1000:
+        place.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        if is_narrow:
+            place.set_major_locator(MaxNLocator(5))
+    if axis.has_grid:
+        axes.grid(axis="x" if side == "x" else "y")
+    if side == "y" and axis.low is not None and axis.high is not None and axis.low > axis.high:  # rows of names
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(axes.get_xlabel(), loc="right")  # it may be wider than the axis
+
+
+def _label_ends(axes: Axes, lines: Sequence[Line], horizon: float | None) -> None:
+    """Names and final means right of the lines' ends, moved apart where they would overlap."""
+    if not lines:
+        return
+    low, high = axes.get_ylim()
+    heights = np.array([(line.y[-1] - low) / (high - low) for line in lines])
+    axes_height = 0.8 * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+    for line, end, place in zip(lines, heights, spread_out(heights, 1.35 * SIZE / 72 / axes_height), strict=True):
+        axes.annotate(
+            line.end,
+            (line.x[-1] / (horizon or line.x[-1]), end),
+            (1.03, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            va="center",
+            ha="left",
+            color=shade(line.colour, -0.25),
+            size=SIZE - 0.5,
+            arrowprops=arrow | {"color": line.colour},
+            annotation_clip=False,
+        )
+
+
+def spread_out(wanted: Array, gap: float) -> Array:
+    """The places closest to ``wanted`` (least squares) that keep their order and lie ``gap`` apart."""
+    order = np.argsort(wanted, kind="stable")
+    blocks: list[tuple[float, int]] = []  # (sum, count): pool adjacent violators of wanted - rank * gap
+    for rank, value in enumerate(wanted[order]):
+        total, count = float(value) - rank * gap, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
+            before = blocks.pop()
+            total, count = total + before[0], count + before[1]
+        blocks.append((total, count))
+    result = np.empty(len(wanted))
+    levels = [level for total, count in blocks for level in [total / count] * count]
+    result[order] = np.array(levels) + gap * np.arange(len(wanted))
+    return result
+
+
+# --- marks ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_mark(axes: Axes, mark: Mark, order: int) -> Artist | None:
+    match mark:
+        case Line():
+            return _draw_line(axes, mark, order)
+        case Band():
+            if not mark.is_hidden:
+                axes.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=0.16, linewidth=0)
+        case Points():
+            return _draw_points(axes, mark)
+        case Arrows():
+            _draw_arrows(axes, mark)
+        case Strip():
+            return _draw_strip(axes, mark)
+        case Disc():
+            look: dict[str, Any] = {"facecolor": SHADE, "edgecolor": MUTED, "linewidth": 0.8, "zorder": 0}
+            return axes.add_patch(Circle((0, 0), mark.radius, **look))
+        case HeatMap():
+            _draw_heat_map(axes, mark)
+    return None
+
+
+def _draw_line(axes: Axes, mark: Line, order: int) -> Artist:
+    step = max(1, len(mark.x) // MARKED)
+    first = 0 if step == 1 else int(step * (0.618 * order % 1))  # markers of several lines stand at different rounds
+    look: dict[str, Any] = {"markersize": 5.0}
+    look |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5} if step > 1 else {}
+    look |= {"marker": mark.marker or None, "markevery": (first, step), "gid": mark.role or None}
+    look |= {"zorder": 1} if mark.colour == LINK else {}
+    return axes.plot(mark.x, mark.y, color=mark.colour, linewidth=mark.width, linestyle=DASHES[mark.dash], **look)[0]
+
+
+def _draw_points(axes: Axes, mark: Points) -> Artist | None:
+    if mark.low is not None and mark.high is not None:
+        ends = np.concatenate([mark.low, mark.high])
+        if mark.along == "x":
+            axes.hlines(mark.y, mark.low, mark.high, color=mark.colour, linewidth=2)
+        else:
+            axes.vlines(mark.x, mark.low, mark.high, color=mark.colour, linewidth=1)
+            axes.plot(np.tile(mark.x, 2), ends, "_", color=mark.colour, markersize=5)
+    if not mark.marker:
+        return None
+    if mark.rounds is None:
+        look: dict[str, Any] = {"markerfacecolor": mark.colour if mark.is_filled else "white", "gid": mark.role}
+        return axes.plot(mark.x, mark.y, mark.marker, color=mark.colour, markersize=mark.size, zorder=3, **look)[0]
+    look = {"cmap": "viridis", "vmin": 0, "vmax": mark.last_round, "c": mark.rounds, "gid": mark.role}
+    look |= {"linewidth": 0.8 if mark.marker == "x" else 0}
+    return axes.scatter(mark.x, mark.y, s=mark.size**2, marker=mark.marker, **look)
+
+
+def _draw_arrows(axes: Axes, mark: Arrows) -> None:
+    if not mark.has_heads:
+        lines = list(np.stack([mark.tails, mark.heads], axis=1))
+        axes.add_collection(LineCollection(lines, colors=LINK, linewidths=0.5, zorder=0.5), autolim=False)
+        return
+    look = {"arrowstyle": "-|>", "color": INK, "mutation_scale": 14, "shrinkA": 0, "shrinkB": 0}
+    for tail, head in zip(mark.tails, mark.heads, strict=True):
+        axes.annotate("", head, tail, arrowprops=look)
+
+
+def _draw_strip(axes: Axes, mark: Strip) -> Artist:
+    if mark.low == mark.high:
+        draw_line = axes.axvline if mark.axis == "x" else axes.axhline
+        return draw_line(mark.low, color=mark.colour, linewidth=0.9)
+    draw = axes.axvspan if mark.axis == "x" else axes.axhspan
+    span = draw(mark.low, mark.high, color=mark.colour, linewidth=0, zorder=0)
+    if mark.text:
+        place: dict[str, Any] = {
+            "xycoords": axes.get_xaxis_transform(),
+            "textcoords": "offset points",
+            "ha": "center",
+            "va": "top",
+        }
+        axes.annotate(mark.text, ((mark.low + mark.high) / 2, 1), (0, -4), color=MUTED, size=SIZE - 1, **place)
+    return span
+
+
+def _draw_heat_map(axes: Axes, mark: HeatMap) -> None:
+    mesh = axes.pcolormesh(mark.x_edges, mark.y_edges, mark.values, cmap="cividis_r", linewidth=0)
+    x, y = np.sqrt(mark.x_edges[1:] * mark.x_edges[:-1]), (mark.y_edges[1:] + mark.y_edges[:-1]) / 2
+    for row, column in np.argwhere(np.isfinite(mark.values) & mark.has_numbers):
+        ink = "white" if mark.is_dark[row, column] else INK
+        number = f"{mark.values[row, column]:,.0f}"
+        axes.text(x[column], y[row], number, ha="center", va="center", color=ink, size=SIZE - 2)
+    row, column = mark.framed
+    (left, right), (bottom, top) = mark.x_edges[column : column + 2], mark.y_edges[row : row + 2]
+    look: dict[str, Any] = {"fill": False, "edgecolor": WORSE, "linewidth": 2.5, "clip_on": False, "gid": "best"}
+    axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, **look))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = axes.get_figure(root=True).colorbar(mesh, ax=axes, pad=0.02, aspect=25)  # type: ignore[union-attr]
+    bar.outline.set_visible(False)
+    bar.set_label(mark.label)

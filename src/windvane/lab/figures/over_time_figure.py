@@ -1,0 +1,103 @@
+"""Regret over time, and the mean reward over time on labelled data streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windvane.errors import ArgumentError
+from windvane.lab.figures import curves
+from windvane.lab.figures.curves import REGRET, Measure, PublishedCurve, PublishedCurves
+from windvane.lab.figures.description import Axis, Band, Figure, Line, Mark, Panel, Strip, key_line, round_axis
+from windvane.lab.figures.style import LINK, Look, entry_names, looks, tidy
+
+if TYPE_CHECKING:
+    from windvane.lab.results.results import Entry
+
+MOST_BANDS = 8  # beyond so many lines, bands and names at the line ends would hide each other
+
+
+def over_time_figure(
+    entries: Sequence[Entry],
+    measure: Measure = REGRET,
+    *,
+    title: str = "",
+    turning: tuple[float, float] | None = None,
+    published: PublishedCurves | None = None,
+    others: Sequence[Entry] = (),
+) -> Figure:
+    """A measure over rounds: the mean over runs with a band of one standard deviation either side.
+
+    ``turning`` (first and last round of the drift) is shaded. ``published`` (policy name -> (rounds, mean)) is dashed
+    in the policy's colour. ``others`` are thin grey lines. Names stand at the ends of the lines; more than MOST_BANDS
+    entries get a legend, no bands.
+    """
+    if not entries:
+        raise ArgumentError("entries", entries, "at least one entry")
+    is_crowded = len(entries) > MOST_BANDS
+    marks: list[Mark] = [] if turning is None else [Strip("x", *turning, text="drift period")]
+    for other in others:
+        rounds, mean, _ = measure.curve(other)
+        marks.append(Line(rounds, mean, LINK, width=0.7, role="other"))
+    names = [tidy(name, 200) for name in entry_names(entries)]
+    for group, (entry, look, name) in enumerate(zip(entries, looks(entries), names, strict=True)):
+        known = curves.published_for(entry, published)
+        marks += _curve(entry, group, name, look, measure, known, is_thin=is_crowded)
+    key: list[Mark] = []
+    if any(isinstance(mark, Line) and mark.role == "published" for mark in marks):
+        key = [key_line("measured"), key_line("published", "dashed", width=1.1)]
+    if others:
+        key = [key_line(f"{len(others)} other {'policy' if len(others) == 1 else 'policies'}", colour=LINK)]
+    runs = sorted({len(entry.lanes) for entry in entries})
+    label = f"{measure.axis}\n{_over_runs(runs, runs[-1] > 1 and not is_crowded)}"
+    low, high = (0.0, None) if measure is REGRET else _settled_limits([*entries, *others])
+    panel = Panel(
+        round_axis(max(entry.horizon for entry in entries)),
+        Axis(label, low=low, high=high, has_grid=True, value=measure.name, form=measure.form),
+        [*marks, *key],
+        legend="lower right" if others else "upper left" if key else "",
+    )
+    size = (7.0 + 1.5 * -(-len(entries) // 24), 5.0) if is_crowded else (7.0, 4.0)
+    return Figure([panel], tidy(title, 90), size, legend="right" if is_crowded else "")
+
+
+def _curve(
+    entry: Entry,
+    group: int,
+    name: str,
+    look: Look,
+    measure: Measure,
+    known: PublishedCurve | None,
+    *,
+    is_thin: bool,
+) -> list[Mark]:
+    """The marks of one entry: band, published curve, mean."""
+    rounds, mean, sd = measure.curve(entry)
+    marks: list[Mark] = []
+    if not np.isnan(sd).all():
+        marks.append(Band(rounds, mean - sd, mean + sd, look.colour, group, is_hidden=is_thin))
+    if known is not None:
+        hover = f"{name}, published"
+        marks.append(Line(*known, look.colour, hover, "published", 1.1, "dashed", is_listed=False, group=group))
+    width, marker, end = (
+        (1.0, "", "") if is_thin else (1.6, look.marker, f"{tidy(name, 40)}  {mean[-1]:{measure.form}}")
+    )
+    end *= bool(np.isfinite(mean[-1]))
+    line = Line(rounds, mean, look.colour, name, "mean", width, marker=marker, end=end, is_listed=is_thin, spread=sd)
+    return [*marks, replace(line, group=group)]
+
+
+def _settled_limits(entries: Sequence[Entry]) -> tuple[float, float]:
+    low, high = curves.settled_range(map(curves.mean_reward, entries))
+    margin = 0.05 * (high - low) + 0.005
+    return max(low - margin, 0.0), min(high + margin, 1.0)
+
+
+def _over_runs(runs: Sequence[int], has_bands: bool) -> str:
+    if runs[-1] == 1:
+        return "1 run"
+    count = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
+    return f"mean{' ± 1 sd' if has_bands else ''} over {count} runs"
