@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -16,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import windvane
+from support.commands import fails, files, run_on_terminal, windvane_server
 from support.server import command
 from windvane import Agent
 from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, create_audience
@@ -93,24 +93,22 @@ def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> 
     time.sleep(0.5)
     process.send_signal(stop)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, "windvane: interrupted\n")
+    assert (process.returncode, errors) == (130, "windvane: interrupted; the demo's data was removed\n")
     assert not Path(f"/proc/{server[0]}").exists() or sys.platform != "linux"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_terminal_sees_how_far_it_is(tmp_path: Path) -> None:
-    main, worker = pty.openpty()
-    settings = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm"}
-    line = command("demo", "--seconds", "2", "--no-open", "--json")
-    process = subprocess.Popen(line, env=settings, stdout=subprocess.PIPE, stderr=worker)
-    os.close(worker)
-    seen = b""
-    with contextlib.suppress(OSError):  # the other side is closed
-        while chunk := os.read(main, 65536):
-            seen += chunk
-    out, _ = process.communicate()
-    os.close(main)
-    assert json.loads(out)["seconds"] == 2.0
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
-    assert "starting the service" in text
-    assert re.search(r"the audience .*[01]/2 s", text), text
+    out, shown = run_on_terminal(command("demo", "--seconds", "4", "--no-open", "--json"), TMPDIR=str(tmp_path))
+    assert json.loads(out)["seconds"] == 4.0
+    assert "starting the service" in shown
+    assert re.search(r"the audience visits .*[123]/4 s  0:00:0\d left", shown), shown
+
+
+def test_kept_until_it_is_stopped(tmp_path: Path) -> None:
+    with windvane_server("demo --seconds 1 --keep --no-open", tmp_path, signal.SIGINT) as said:
+        with windvane.Client(said.split()[-1]) as client:
+            assert client.ready(wait=60)
+        time.sleep(3.0)  # the audience has left
+    assert files(tmp_path) == set()
+    fails("demo --seconds 0.1", tmp_path, "--seconds")

@@ -1,4 +1,4 @@
-"""The commands ``benchmark drift`` and ``benchmark streams``: every policy in drifting worlds and on your own data."""
+"""The commands ``benchmark drift`` and ``benchmark streams``: every policy in simulations and on your own data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, output, remark, table
+from windvane.cli.console import number, print_table, remark, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Seed, named
+from windvane.cli.options import (
+    AsJson,
+    Cluster,
+    Jobs,
+    OptionalHorizon,
+    OptionalRuns,
+    Out,
+    Policies,
+    Restart,
+    Seed,
+    split_names,
+)
 from windvane.cli.streams import streams
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import Standing
@@ -20,9 +31,8 @@ from windvane.lab.results.summary import row_of
 from windvane.lab.studies import drift_benchmark as worlds_benchmark
 from windvane.lab.studies.drift_benchmark import Scales, tuned_label
 
-HELP = """Compare all policies on a leaderboard: in simulated drifting worlds, or on your own labelled data streams.
+HELP = """Rank all policies on a leaderboard: in simulated drifting worlds, or on your own labelled data streams.
 
-\b
 Examples:
   windvane benchmark drift --quick
   windvane benchmark streams electricity.csv weather.csv --rows 2000
@@ -37,10 +47,10 @@ def drift(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Also run each policy at its best bonus scale, chosen on other runs.")
     ] = False,
-    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: by size).", min=1, max=10**6)] = None,
-    horizon: Annotated[int | None, typer.Option(help="Rounds of each run (default: by size).", min=1)] = None,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
     policies: Policies = None,
+    runs: OptionalRuns = None,
+    horizon: OptionalHorizon = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -50,9 +60,8 @@ def drift(
 ) -> None:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
-    Repeat the command to continue a stopped run.
+    Runs and horizon depend on --quick. Repeat the command to continue a stopped run.
 
-    \b
     Examples:
       windvane benchmark drift --quick
       windvane benchmark drift --out benchmark
@@ -60,7 +69,7 @@ def drift(
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
     spec = worlds_benchmark.benchmark_spec(
-        quick, runs=runs, horizon=horizon, seed=seed, worlds=named(worlds), policies=named(policies)
+        quick, runs=runs, horizon=horizon, seed=seed, worlds=split_names(worlds), policies=split_names(policies)
     )
     folder = out or Path("benchmark-drift" + ("-quick" if quick else ""))
     results, scales = worlds_benchmark.run_benchmark(
@@ -71,7 +80,7 @@ def drift(
 
     standings, files = present_benchmark(results, confidence=CONFIDENCE)
     document = _document(results, standings, scales)
-    publish(results, document, files, as_json=as_json, show=lambda: _print(results, standings, scales))
+    publish(results, document, files, as_json=as_json, show=lambda: _print_benchmark(results, standings, scales))
 
 
 def _document(results: Results, standings: list[Standing], scales: Scales) -> dict[str, Any]:
@@ -96,8 +105,7 @@ def _scale(scales: Scales, environment: str, label: str) -> float | None:
     return {tuned_label(name): scale for name, scale in scales.get(environment, {}).items()}.get(label)
 
 
-def _print(results: Results, standings: list[Standing], scales: Scales) -> None:
-    console = output()
+def _print_benchmark(results: Results, standings: list[Standing], scales: Scales) -> None:
     for name, entries in by_environment(results.entries).items():
         ratios = {standing.label: standing.ratios[name] for standing in standings}
         rows = sorted((row_of(entry) for entry in entries), key=lambda row: row.mean)
@@ -109,8 +117,8 @@ def _print(results: Results, standings: list[Standing], scales: Scales) -> None:
             scale_cell = ["–" if scale is None else f"{scale:g}"] * bool(scales)
             cells.append([row.label, number(row.mean), number(row.se), relative, *scale_cell])
         title = f"{name}: {rows[0].runs} runs of {results.manifest['horizon']} rounds, B_T = {rows[0].drift:.4g}"
-        console.print(table(columns, cells, title))
-        console.print()
+        print_table(columns, cells, title)
+        say()
     meaning = "final regret over that of the best policy of each environment"
     print_leaderboard(standings, "relative regret", "environments", meaning)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from windvane._files import write_atomically
-from windvane.cli.console import number, output, plain, print_json, table
+from windvane.cli.console import explain, number, plain, print_json, print_table, say
 from windvane.lab.results.leaderboard import Standing
 from windvane.lab.results.results import Results
 
@@ -38,7 +38,7 @@ def publish(
         print_json({**document, "files": [str(path) for path in files]})
         return
     show()
-    output().print(f"\nReport: {results.folder / 'report.html'}", markup=False)
+    say(f"\nReport: {results.folder / 'report.html'}")
 
 
 def print_leaderboard(standings: Sequence[Standing], score: str, places: str, meaning: str) -> None:
@@ -52,10 +52,6 @@ def print_leaderboard(standings: Sequence[Standing], score: str, places: str, me
         for standing in standings
     ]  # fmt: skip
     columns = ["rank", "policy", score, "low", "high", "worst", "where", "µs/round"]
-    console = output()
-    console.print(table(columns, rows, f"Leaderboard over {len(standings[0].ratios)} {places}", left=2))
-    console.print(
-        f"{score}: {meaning}, geometric mean over {places}, with its {CONFIDENCE:.0%} interval (bootstrap over runs).",
-        markup=False,
-        style="dim",
-    )
+    print_table(columns, rows, f"Leaderboard over {len(standings[0].ratios)} {places}", left=2)
+    interval = f"with its {CONFIDENCE:.0%} interval (bootstrap over runs)"
+    explain(f"{score}: {meaning}, geometric mean over {places}, {interval}.")

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, output, remark, table
+from windvane.cli.console import number, print_table, remark, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, named
+from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, split_names
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import Standing
 from windvane.lab.results.results import Results
@@ -41,13 +41,12 @@ def streams(
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every policy on labelled data streams, and print a leaderboard. Repeat the command to continue a stopped run.
+    """Run every policy on labelled data streams, and print a leaderboard.
 
     A policy sees the fields of a row and chooses one of the classes. The reward is 1 if it is the label, else 0. Some
     policies (GLM-UCB) become slower with every row, so try --rows 2000 first. If a policy fails, the others continue,
-    the failure is reported, and the exit code is 1.
+    the failure is reported, and the exit code is 1. Repeat the command to continue a stopped run.
 
-    \b
     Examples:
       windvane benchmark streams electricity.csv --rows 2000
       windvane benchmark streams electricity.csv weather.csv --out streams
@@ -56,7 +55,7 @@ def streams(
     """
     missing = "drop" if drop_missing else "refuse"
     experiments = streams_benchmark.streams_experiments(
-        files, label=label, rows=rows, missing=missing, policies=named(policies), runs=runs, seed=seed, S=s
+        files, label=label, rows=rows, missing=missing, policies=split_names(policies), runs=runs, seed=seed, S=s
     )
     failures: list[CellError] = []
     results = streams_benchmark.run_streams(
@@ -71,7 +70,13 @@ def streams(
 
     standings, written = present_streams(results, failures, confidence=CONFIDENCE)
     document = _document(results, standings, experiments, failures)
-    publish(results, document, written, as_json=as_json, show=lambda: _print(results, standings, experiments, failures))
+    publish(
+        results,
+        document,
+        written,
+        as_json=as_json,
+        show=lambda: _print_benchmark(results, standings, experiments, failures),
+    )
     if failures:
         raise typer.Exit(1)
 
@@ -107,13 +112,12 @@ def _document(
     return {**leaderboard_json(results, standings), "streams": documents, "failures": failed}
 
 
-def _print(
+def _print_benchmark(
     results: Results,
     standings: Sequence[Standing],
     experiments: Sequence[StreamExperiment],
     failures: Sequence[CellError],
 ) -> None:
-    console = output()
     groups = by_environment(results.entries)
     for experiment in experiments:
         scores = sorted(map(score_of, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
@@ -127,9 +131,9 @@ def _print(
         sizes = f"{experiment.spec.runs} runs of {experiment.spec.horizon:,} rows"
         title = f"{experiment.file.name}: {sizes}, {experiment.classes} classes, d = {experiment.dim}"
         columns = ["policy", "mean reward", "± SE", "last tenth", "mistakes", "µs/round"]
-        console.print(table(columns, rows, title))
-        console.print()
+        print_table(columns, rows, title)
+        say()
     meaning = "mistakes over those of the best policy on each labelled data stream"
     print_leaderboard(standings, "relative mistakes", "labelled data streams", meaning)
     for failure in failures:
-        console.print(f"failed: {failure}", markup=False)
+        say(f"failed: {failure}")
