@@ -30,8 +30,6 @@ def test_tune(bench: Path, tmp_path: Path) -> None:
     swept = json.loads(windvane_command(line, tmp_path).stdout)
     assert len(swept["gammas"]) == 3
     assert np.array(swept["mean"]).shape == (3, 1)
-    again = json.loads(windvane_command(f"{line} --restart --cluster local", tmp_path).stdout)
-    assert again["mean"] == swept["mean"]
     fails(f"tune {source}", tmp_path, "`--environment`", "turning, still")
     fails(f"tune {source} --environment moon", tmp_path, "`--environment`", "turning, still", "'moon'")
     fails("tune --gammas 0.9,x", tmp_path, "`--gammas`", "'0.9,x'")

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import windvane
-from support.commands import fails, files, run_on_terminal, windvane_server
+from support.commands import fails, run_on_terminal
 from support.server import command
 from windvane import Agent
 from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, create_audience
@@ -37,16 +36,6 @@ def test_the_summary(tmp_path: Path) -> None:
         assert re.search(rf"^{name} +\d+\.\d% +\d+% +\d+", text, re.M), text
     assert len(re.findall(r"[▁▂▃▄▅▆▇█]{10}", text)) == len(STREAMS)
     assert re.search(r'What "adaptive" has learned about the drift: .*; it uses .*\.\n', text)
-
-
-def test_as_json(tmp_path: Path) -> None:
-    found = json.loads(run(tmp_path, "--seconds", "3", "--no-open", "--json"))
-    assert found["visits"] > 3
-    assert found["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
-    for stream in found["streams"]:
-        assert 0.0 <= stream["click_rate"] <= 1.0
-        assert 0.0 <= stream["regret"] <= found["visits"]
-        assert len(stream["by_tenth"]) == 10
 
 
 def test_every_topic_has_its_time() -> None:
@@ -98,17 +87,19 @@ def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_terminal_sees_how_far_it_is(tmp_path: Path) -> None:
+def test_json_on_stdout_and_progress_on_a_terminal(tmp_path: Path) -> None:
     out, shown = run_on_terminal(command("demo", "--seconds", "4", "--no-open", "--json"), TMPDIR=str(tmp_path))
-    assert json.loads(out)["seconds"] == 4.0
     assert "starting the service" in shown
     assert re.search(r"the audience visits .*[123]/4 s  0:00:0\d left", shown), shown
+    document = json.loads(out)
+    assert document["seconds"] == 4.0
+    assert document["visits"] > 3
+    assert document["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
+    for stream in document["streams"]:
+        assert 0.0 <= stream["click_rate"] <= 1.0
+        assert 0.0 <= stream["regret"] <= document["visits"]
+        assert len(stream["by_tenth"]) == 10
 
 
-def test_kept_until_it_is_stopped(tmp_path: Path) -> None:
-    with windvane_server("demo --seconds 1 --keep --no-open", tmp_path, signal.SIGINT) as said:
-        with windvane.Client(said.split()[-1]) as client:
-            assert client.ready(wait=60)
-        time.sleep(3.0)  # the audience has left
-    assert files(tmp_path) == set()
+def test_a_demo_that_is_too_short_is_refused(tmp_path: Path) -> None:
     fails("demo --seconds 0.1", tmp_path, "--seconds")

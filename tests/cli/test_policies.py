@@ -41,22 +41,15 @@ def test_the_table_lists_every_policy_with_its_cost(tmp_path: Path) -> None:
         assert together > 0
 
 
-def test_json_is_one_document(tmp_path: Path) -> None:
-    found = windvane_command("policies --json", tmp_path)
-    assert found.stderr == ""
-    document = json.loads(found.stdout)
+def test_json_on_stdout_and_progress_on_a_terminal() -> None:
+    """It takes longer than two seconds, because kernels are loaded and 28 policies play."""
+    out, shown = run_on_terminal([str(SCRIPT), "policies", "--json"])
+    assert re.search(r"measuring .*/[\d,]+ rounds +[\d,]+ rounds/s  0:00:\d\d left", shown), shown
+    document = json.loads(out)
     assert document["lanes"] == [1, 50]
     assert [row["name"] for row in document["policies"]] == list(POLICIES)
     for row in document["policies"]:
-        assert {field: row[field] for field in POLICIES[row["name"]].card._fields} == POLICIES[
-            row["name"]
-        ].card._asdict()
+        card = POLICIES[row["name"]].card
+        assert {field: row[field] for field in card._fields} == card._asdict()
         assert row["us_alone"] > 0
         assert row["us_together"] > 0
-
-
-def test_progress_is_shown_on_a_terminal() -> None:
-    """If it takes longer than two seconds, as it does where kernels are loaded and 28 policies play."""
-    out, shown = run_on_terminal([str(SCRIPT), "policies", "--json"])
-    assert json.loads(out)["policies"]
-    assert re.search(r"measuring .*/[\d,]+ rounds +[\d,]+ rounds/s  0:00:\d\d left", shown), shown

@@ -1,15 +1,21 @@
-"""``windvane verify`` through the real command; backup and restore are also tested in test_serving.py."""
+"""``windvane verify``, ``backup`` and ``restore``; a backup of a running service is in test_serving.py."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import sqlite3
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import windvane
-from support.commands import windvane_command, windvane_server
+from support.commands import fails, files, windvane_command, windvane_server
+from support.server import run_command, run_local
 from support.stores import reseal
+from windvane.service import backups
 
 
 def test_verify(tmp_path: Path) -> None:
@@ -35,3 +41,31 @@ def test_verify(tmp_path: Path) -> None:
     reseal(tmp_path / "a.db")
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
     assert re.match(r"stream 'a', event 1: arm 7[01] was not offered", found["streams"][0]["problems"][0]["text"])
+
+
+def test_ctrl_c_is_ignored_while_files_are_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the store could be moved aside without a new one in its place."""
+    store, backup, handler = tmp_path / "a.db", tmp_path / "b.db", signal.getsignal(signal.SIGINT)
+    with run_local(store) as service:
+        service.create("shop")
+    assert run_command("backup", "--store", store, "--to", backup).returncode == 0
+    move_aside = backups._move_aside
+
+    def interrupt(*arguments: Any, **more: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return move_aside(*arguments, **more)
+
+    monkeypatch.setattr(backups, "_move_aside", interrupt)
+    done = run_command("restore", backup, "--store", store, "--replace")
+    assert done.returncode == 0
+    assert f"the previous store is now {store}.replaced-1" in done.stdout
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_errors_of_stores_are_one_line(tmp_path: Path) -> None:
+    fails("verify --store none.db", tmp_path, "none.db", "does not exist")
+    fails("backup --store none.db --to b.db", tmp_path, "none.db", "does not exist")
+    fails("backup --store none.db", tmp_path, "--to")
+    (tmp_path / "text.db").write_text("text")
+    fails("restore text.db --store a.db", tmp_path, "text.db")
+    assert files(tmp_path) - {"a.db.lock"} == {"text.db"}

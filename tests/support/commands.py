@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from support.server import run_command
+
 SCRIPT = Path(sys.executable).with_name("windvane")
 
 
@@ -27,12 +29,13 @@ def windvane_command(line: str, folder: Path, code: int = 0, **environment: str)
 
 
 def fails(line: str, folder: Path, *mentions: str, code: int = 2) -> None:
-    """The command fails with one line on stderr that mentions these names and values in this order."""
-    found = windvane_command(line, folder, code)
-    assert found.stdout == ""
-    assert len(found.stderr.splitlines()) == 1, found.stderr
-    assert found.stderr.startswith("windvane: error: ")
-    assert re.search(".*".join(map(re.escape, mentions)), found.stderr), found.stderr
+    """The command, run in this process, fails with one line on stderr that mentions these in this order."""
+    with contextlib.chdir(folder):
+        done = run_command(*shlex.split(line))
+    assert (done.returncode, done.stdout) == (code, ""), done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("windvane: error: ")
+    assert re.search(".*".join(map(re.escape, mentions)), done.stderr), done.stderr
 
 
 def run_on_terminal(line: Sequence[str], **environment: str) -> tuple[str, str]:
