@@ -9,7 +9,8 @@ NO_DOCTESTS := __main__.py cli service
 .PHONY: demo test lint lint-page slow bench generate docs-tables clean lock help
 
 help:
-	@echo "make demo   set up, then reproduce the paper: table, figures, reproduction/report.html"
+	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
+	@echo "            (the live service with a simulated audience is another command: windvane demo)"
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make slow   the longer studies (tens of minutes)"

@@ -13,16 +13,14 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-import typer.main
 from packaging.requirements import Requirement
 
-from windvane.cli import EXTRA_MODULES, SERVICE_COMMANDS
-from windvane.cli.app import build_app
+from windvane.cli import EXTRA_MODULES
+from windvane.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-COMMANDS = list(typer.main.get_command(build_app()).commands)  # type: ignore[attr-defined]
 HEAVY = {"matplotlib", "plotly", "joblib", "pyarrow", "pandas", "dask"}  # what the service must not bring
 
 
@@ -128,7 +126,7 @@ def test_without_extras_the_program_needs_lab(core: Path, tmp_path: Path, words:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_extras_every_command_names_its_own(core: Path, tmp_path: Path, command: str) -> None:
     """Also before an option, with options after it, and where only its help is asked for."""
-    extra = "service" if command in SERVICE_COMMANDS else "lab"
+    extra = COMMANDS[command].extra
     for words in ([command], [command, "--help"], ["--json", command, "serve.toml"]):
         assert_needs(extra, core, words, tmp_path)
 
@@ -142,6 +140,7 @@ def test_without_extras_a_cluster_needs_cluster(core: Path, tmp_path: Path, comm
 def test_with_lab_alone(lab: Path, tmp_path: Path) -> None:
     """The experiments run; the service and a cluster say what they need."""
     assert windvane_in(lab, ["--help"], tmp_path).returncode == 0
+    assert windvane_in(lab, ["doctor"], tmp_path).returncode == 0
     assert_needs("service", lab, ["serve"], tmp_path)
     assert_needs("service", lab, ["demo", "--no-open"], tmp_path)
     run = ["reproduce", "--runs", "1", "--horizon", "3", "--json", "--jobs", "1"]
@@ -154,6 +153,8 @@ def test_with_service_alone(service: Path, tmp_path: Path) -> None:
     assert not HEAVY & distributions(PROJECT["optional-dependencies"]["service"])
     assert "windvane serve" in windvane_in(service, ["--help"], tmp_path).stdout
     assert windvane_in(service, ["token", "add", "shop", "--store", "t.db"], tmp_path).returncode == 0
+    healthy = windvane_in(service, ["doctor"], tmp_path)
+    assert (healthy.returncode, "all is well" in healthy.stdout) == (0, True), healthy.stderr
     assert_needs("lab", service, ["reproduce", "--runs", "1", "--horizon", "3", "--json", "--jobs", "1"], tmp_path)
     code = """
 import urllib.request, windvane.testing
@@ -180,4 +181,4 @@ def test_the_lists_of_the_program_are_complete() -> None:
                 imported.add(node.module.partition(".")[0])
     core = {"numpy", "scipy", "numba", "llvmlite", "lazy_loader", "filelock", "windvane"}
     assert imported - core - sys.stdlib_module_names <= EXTRA_MODULES
-    assert set(SERVICE_COMMANDS) <= set(COMMANDS)
+    assert {command.extra for command in COMMANDS.values()} <= PROJECT["optional-dependencies"].keys()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from support.processes import run_python
-from windvane.lab import doctor
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,19 +69,6 @@ print(choice.shape, policy.info().theta_hat[0, 0] > 0)
     (tmp_path / "file").write_text("")
     done = run_python("-c", code, WINDVANE_CACHE_DIR=str(tmp_path / "file" / "x"), WINDVANE_QUIET="1")
     assert (done.stdout, done.stderr) == ("(1,) True\n", "")
-
-
-CACHES = [
-    (None, 3, True, "is written and read"),
-    (None, 0, False, "nothing was stored in cache"),
-    ("No space", 3, False, "cache cannot be written (No space): every start compiles again; set WINDVANE_CACHE_DIR"),
-]
-
-
-@pytest.mark.parametrize(("write_error", "files", "is_fine", "text"), CACHES)
-def test_the_doctor_checks_the_cache(write_error: str | None, files: int, is_fine: bool, text: str) -> None:
-    check = doctor._check_cache(Path("cache"), write_error, files)
-    assert (check.fine, check.found) == (is_fine, text)
 
 
 def test_lock_file_pins_versions_and_names_no_address() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.commands import fails, run_on_terminal
 from support.server import command
 from windvane import Agent
 from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, create_audience
@@ -37,16 +36,6 @@ def test_the_summary(tmp_path: Path) -> None:
         assert re.search(rf"^{name} +\d+\.\d% +\d+% +\d+", text, re.M), text
     assert len(re.findall(r"[▁▂▃▄▅▆▇█]{10}", text)) == len(STREAMS)
     assert re.search(r'What "adaptive" has learned about the drift: .*; it uses .*\.\n', text)
-
-
-def test_as_json(tmp_path: Path) -> None:
-    found = json.loads(run(tmp_path, "--seconds", "3", "--no-open", "--json"))
-    assert found["visits"] > 3
-    assert found["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
-    for stream in found["streams"]:
-        assert 0.0 <= stream["click_rate"] <= 1.0
-        assert 0.0 <= stream["regret"] <= found["visits"]
-        assert len(stream["by_tenth"]) == 10
 
 
 def test_every_topic_has_its_time() -> None:
@@ -93,24 +82,24 @@ def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> 
     time.sleep(0.5)
     process.send_signal(stop)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, "windvane: interrupted\n")
+    assert (process.returncode, errors) == (130, "windvane: interrupted; the demo's data was removed\n")
     assert not Path(f"/proc/{server[0]}").exists() or sys.platform != "linux"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_terminal_sees_how_far_it_is(tmp_path: Path) -> None:
-    main, worker = pty.openpty()
-    settings = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm"}
-    line = command("demo", "--seconds", "2", "--no-open", "--json")
-    process = subprocess.Popen(line, env=settings, stdout=subprocess.PIPE, stderr=worker)
-    os.close(worker)
-    seen = b""
-    with contextlib.suppress(OSError):  # the other side is closed
-        while chunk := os.read(main, 65536):
-            seen += chunk
-    out, _ = process.communicate()
-    os.close(main)
-    assert json.loads(out)["seconds"] == 2.0
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
-    assert "starting the service" in text
-    assert re.search(r"the audience .*[01]/2 s", text), text
+def test_json_on_stdout_and_progress_on_a_terminal(tmp_path: Path) -> None:
+    out, shown = run_on_terminal(command("demo", "--seconds", "4", "--no-open", "--json"), TMPDIR=str(tmp_path))
+    assert "starting the service" in shown
+    assert re.search(r"the audience visits .*[123]/4 s  0:00:0\d left", shown), shown
+    document = json.loads(out)
+    assert document["seconds"] == 4.0
+    assert document["visits"] > 3
+    assert document["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
+    for stream in document["streams"]:
+        assert 0.0 <= stream["click_rate"] <= 1.0
+        assert 0.0 <= stream["regret"] <= document["visits"]
+        assert len(stream["by_tenth"]) == 10
+
+
+def test_a_demo_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    fails("demo --seconds 0.1", tmp_path, "--seconds")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from support.server import run_command
 
 SCRIPT = Path(sys.executable).with_name("windvane")
 
@@ -26,12 +29,30 @@ def windvane_command(line: str, folder: Path, code: int = 0, **environment: str)
 
 
 def fails(line: str, folder: Path, *mentions: str, code: int = 2) -> None:
-    """The command fails with one line on stderr that mentions these names and values in this order."""
-    found = windvane_command(line, folder, code)
-    assert found.stdout == ""
-    assert len(found.stderr.splitlines()) == 1, found.stderr
-    assert found.stderr.startswith("windvane: error: ")
-    assert re.search(".*".join(map(re.escape, mentions)), found.stderr), found.stderr
+    """The command, run in this process, fails with one line on stderr that mentions these in this order."""
+    with contextlib.chdir(folder):
+        done = run_command(*shlex.split(line))
+    assert (done.returncode, done.stdout) == (code, ""), done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("windvane: error: ")
+    assert re.search(".*".join(map(re.escape, mentions)), done.stderr), done.stderr
+
+
+def run_on_terminal(line: Sequence[str], **environment: str) -> tuple[str, str]:
+    """Run a program whose stderr is a terminal, and stdout a pipe; return stdout, and what the terminal showed."""
+    main, worker = pty.openpty()
+    settings = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **environment}
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=worker, env=settings, text=True)
+    os.close(worker)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while chunk := os.read(main, 65536):  # what is written to a terminal must be read, or the writer waits
+            shown += chunk
+    out, _ = process.communicate()
+    os.close(main)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    assert process.returncode == 0, text
+    return out, text
 
 
 def files(folder: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""The ``windvane`` command. Every command needs an extra: see :func:`_needed_extra`."""
+"""The ``windvane`` command. Every command needs an extra: see :mod:`windvane.cli.commands`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from windvane.cli.commands import COMMANDS
 from windvane.errors import WindvaneError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo", "compile")  # these need ``service``
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
-    "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette",
-    "typer", "uvicorn",
+    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich",
+    "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
+
+
+class InterruptedRunError(WindvaneError):
+    """The run was interrupted (Ctrl-C); the message says how far it got."""
+
+
+class InputError(WindvaneError, ValueError):
+    """The input of the command is invalid; the message says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,40 +35,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error is one line on stderr; ``--debug``, at any place, adds its traceback.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
+    command = _find_command(words)
     try:
         _prepare()
-        import typer
-
-        from windvane.cli.app import build_app
-        from windvane.cli.console import InterruptedRunError
-
-        try:
-            app = build_app(_find_command(words))
-            outcome = app([word for word in words if word != "--debug"], prog_name="windvane", standalone_mode=False)
-            sys.stdout.flush()
-        except InterruptedRunError as error:
-            return _fail(str(error), INTERRUPTED, "")
-        except typer.TyperException as error:
-            return _fail(error.format_message(), error.exit_code)
-        if outcome == INTERRUPTED:  # Ctrl-C, as typer reports it
-            return _fail("interrupted", INTERRUPTED, "")
-        return outcome if isinstance(outcome, int) else 0
+        return _run(words, command)
+    except KeyboardInterrupt:
+        return _report_interrupt(command)
     except (BrokenPipeError, SystemExit) as error:  # the reader closed the pipe; typer turns it into an exit
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the interpreter's last flush must not fail either
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # the interpreter's last flush must not fail either
         return 0
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED, "")
     except Exception as error:
-        if debug:
+        if "--debug" in words:
             raise
         if _interrupts:  # a library turned the interrupt into an error of its own, as pydantic does
-            return _fail("interrupted", INTERRUPTED, "")
-        return _report(error, words)
+            return _report_interrupt(command)
+        return _report(error, words, command)
+
+
+def _run(words: Sequence[str], command: str | None) -> int:
+    """Import and run one command."""
+    import typer
+
+    from windvane.cli.app import build_app
+
+    app = build_app([command] if command else [])
+    try:
+        outcome = app([word for word in words if word != "--debug"], prog_name="windvane", standalone_mode=False)
+        sys.stdout.flush()
+    except InterruptedRunError as error:
+        return _fail(str(error), INTERRUPTED, "")
+    except typer.TyperException as error:
+        return _fail(error.format_message(), error.exit_code)
+    if outcome == INTERRUPTED:  # Ctrl-C, as typer reports it
+        return _report_interrupt(command)
+    return outcome if isinstance(outcome, int) else 0
 
 
 _interrupts: list[int] = []  # the signals that interrupted the command
@@ -81,11 +92,20 @@ def _prepare() -> None:
         sys.path.append(os.getcwd())  # a custom policy or drift may be in a module beside its spec
 
 
-def _report(error: Exception, arguments: Sequence[str]) -> int:
+def _find_command(words: Sequence[str]) -> str | None:
+    """Return the first word that is no option, of the command line or of the one that a shell wants to complete."""
+    if "_WINDVANE_COMPLETE" in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")  # bash, or other shells
+        words = line.split()[1:]
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _report(error: Exception, words: Sequence[str], command: str | None) -> int:
     """Print one line, and return the exit code: 2 where the input was wrong or an extra is missing, else 1."""
     text = str(error) or type(error).__name__
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA_MODULES:
-        extra = _needed_extra(arguments)
+        uses_cluster = any(word.partition("=")[0] == "--cluster" for word in words)
+        extra = "cluster" if uses_cluster else COMMANDS[command].extra if command in COMMANDS else "lab"
         return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", WRONG_INPUT)
     if isinstance(error, ValueError):
         return _fail(text, WRONG_INPUT)
@@ -93,15 +113,9 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
     return _fail(text if expected else f"{type(error).__name__}: {text} (--debug shows where)", FAILED)
 
 
-def _needed_extra(arguments: Sequence[str]) -> str:
-    """Return the extra that the command in ``arguments`` needs; ``cluster`` includes ``lab``."""
-    if _find_command(arguments) in SERVICE_COMMANDS:
-        return "service"
-    return "cluster" if any(word.partition("=")[0] == "--cluster" for word in arguments) else "lab"
-
-
-def _find_command(arguments: Sequence[str]) -> str | None:
-    return next((word for word in arguments if not word.startswith("-")), None)
+def _report_interrupt(command: str | None) -> int:
+    after = COMMANDS[command].after_interrupt if command in COMMANDS else "nothing was changed"
+    return _fail(f"interrupted; {after}", INTERRUPTED, "")
 
 
 def _interrupt(number: int, _frame: object) -> None:

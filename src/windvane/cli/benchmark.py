@@ -1,46 +1,69 @@
-"""The commands ``benchmark drift`` and ``benchmark streams``: every policy in drifting worlds and on your own data."""
+"""The commands ``benchmark drift`` and ``benchmark streams``: every policy in simulations and on your own data."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, output, remark, table
+from windvane.cli import FAILED
+from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
-from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Seed, named
+from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
+from windvane.cli.options import (
+    AsJson,
+    CheckPolicies,
+    Cluster,
+    Jobs,
+    OptionalHorizon,
+    OptionalRuns,
+    OptionalSeed,
+    Out,
+    Policies,
+    Restart,
+    Seed,
+    SpecFile,
+    split_names,
+)
 from windvane.cli.streams import streams
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
 from windvane.lab.results.summary import row_of
+from windvane.lab.run.workers import CellError
+from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import drift_benchmark as worlds_benchmark
-from windvane.lab.studies.tuned_benchmark import Scales, run_benchmark, tuned_label
+from windvane.lab.studies.benchmarks import check_own_policies, ranked_entries
+from windvane.lab.studies.own_benchmark import own_benchmark
+from windvane.lab.studies.tuned_benchmark import OWN, Scales, run_benchmark, tuned_label
 
-HELP = """Compare all policies on a leaderboard: in simulated drifting worlds, or on your own labelled data streams.
+HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in worlds of yours.
 
-\b
 Examples:
   windvane benchmark drift --quick
   windvane benchmark streams electricity.csv weather.csv --rows 2000
+  windvane benchmark spec spec.toml --policies my_module:MyPolicy,OFUL
 """
 
+Tuned = Annotated[
+    bool, typer.Option("--tuned", help="Also run each policy at its best bonus scale, chosen on other runs.")
+]
 benchmark = typer.Typer(help=HELP, no_args_is_help=True)
 
 
 @benchmark.command()
 def drift(
     quick: Annotated[bool, typer.Option("--quick", help="A small, noisy benchmark that takes two minutes.")] = False,
-    tuned: Annotated[
-        bool, typer.Option("--tuned", help="Also run each policy at its best bonus scale, chosen on other runs.")
-    ] = False,
-    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: by size).", min=1, max=10**6)] = None,
-    horizon: Annotated[int | None, typer.Option(help="Rounds of each run (default: by size).", min=1)] = None,
+    tuned: Tuned = False,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
     policies: Policies = None,
+    check_policies: CheckPolicies = False,
+    runs: OptionalRuns = None,
+    horizon: OptionalHorizon = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -50,9 +73,8 @@ def drift(
 ) -> None:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
-    Repeat the command to continue a stopped run.
+    Runs and horizon depend on --quick. Repeat the command to continue a stopped run.
 
-    \b
     Examples:
       windvane benchmark drift --quick
       windvane benchmark drift --out benchmark
@@ -60,18 +82,63 @@ def drift(
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
     spec = worlds_benchmark.benchmark_spec(
-        quick, runs=runs, horizon=horizon, seed=seed, worlds=named(worlds), policies=named(policies)
+        quick, runs=runs, horizon=horizon, seed=seed, worlds=split_names(worlds), policies=split_names(policies)
     )
+    if check_policies:
+        check_own_policies(spec.policies)
+    go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
     folder = out or Path("benchmark-drift" + ("-quick" if quick else ""))
-    results, scales = run_benchmark(
-        spec, folder, functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart), tuned=tuned
-    )
-    remark("computing the leaderboard and writing the report")
+    _rank(*run_benchmark(spec, folder, go, tuned=tuned), as_json)
+
+
+@benchmark.command("spec")
+def own(
+    file: SpecFile,
+    tuned: Tuned = False,
+    policies: Policies = None,
+    check_policies: CheckPolicies = False,
+    runs: OptionalRuns = None,
+    horizon: OptionalHorizon = None,
+    seed: OptionalSeed = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    out: Out = None,
+    restart: Restart = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run every policy in the environments of a spec of yours, and print a leaderboard.
+
+    The policies are all registered ones and those of the spec. Runs, horizon and seed are those of the spec.
+
+    Examples:
+      windvane benchmark spec spec.toml
+      windvane benchmark spec spec.toml --policies my_module:MyPolicy,AdaptiveGLMUCB,OFUL --check-policies
+    """
+    sizes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
+    chosen = {name: value for name, value in sizes.items() if value is not None}
+    spec = own_benchmark(dataclasses.replace(Spec.read(file, check=False), **chosen), split_names(policies))
+    if check_policies:
+        check_own_policies(spec.policies)
+    failures: list[CellError] = []
+    go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart, failures=failures)
+    results, scales = run_benchmark(spec, out or Path(f"benchmark-{file.stem}"), go, tuned=tuned, name=OWN)
+    if failures and not ranked_entries(results):
+        raise failures[0]
+    _rank(results, scales, as_json, failures)
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def _rank(results: Results, scales: Scales, as_json: bool, failures: Sequence[CellError] = ()) -> None:
+    """Write the report and print the leaderboard."""
     from windvane.lab.report.benchmark_pages import present_benchmark
 
-    standings, files = present_benchmark(results, confidence=CONFIDENCE)
-    document = _document(results, standings, scales)
-    publish(results, document, files, as_json=as_json, show=lambda: _print(results, standings, scales))
+    with ProgressBar(DRAWING, "files") as progress:
+        standings, files = present_benchmark(results, confidence=CONFIDENCE, progress=progress)
+    document = {**_document(results, standings, scales), "failures": failures_to_json(failures)}
+    publish(
+        results, document, files, failures, as_json=as_json, show=lambda: _print_benchmark(results, standings, scales)
+    )
 
 
 def _document(results: Results, standings: list[LeaderboardRow], scales: Scales) -> dict[str, Any]:
@@ -96,8 +163,7 @@ def _scale(scales: Scales, environment: str, label: str) -> float | None:
     return {tuned_label(name): scale for name, scale in scales.get(environment, {}).items()}.get(label)
 
 
-def _print(results: Results, standings: list[LeaderboardRow], scales: Scales) -> None:
-    console = output()
+def _print_benchmark(results: Results, standings: list[LeaderboardRow], scales: Scales) -> None:
     for name, entries in by_environment(results.entries).items():
         ratios = {standing.label: standing.ratios[name] for standing in standings}
         rows = sorted((row_of(entry) for entry in entries), key=lambda row: row.mean)
@@ -109,8 +175,8 @@ def _print(results: Results, standings: list[LeaderboardRow], scales: Scales) ->
             scale_cell = ["–" if scale is None else f"{scale:g}"] * bool(scales)
             cells.append([row.label, number(row.mean), number(row.se), relative, *scale_cell])
         title = f"{name}: {rows[0].runs} runs of {results.manifest['horizon']} rounds, B_T = {rows[0].drift:.4g}"
-        console.print(table(columns, cells, title))
-        console.print()
+        print_table(columns, cells, title)
+        say()
     meaning = "final regret over that of the best policy of each environment"
     print_leaderboard(standings, "relative regret", "environments", meaning)
 

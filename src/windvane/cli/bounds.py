@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, output, print_json, table
-from windvane.cli.options import AsJson
+from windvane.cli.console import number, print_json, print_table, say
+from windvane.cli.options import AsJson, OptionalHorizon
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
@@ -21,7 +21,6 @@ def bound(
     folder: Annotated[
         Path | None, typer.Argument(help="An experiment: its constants are used, its regret is shown.")
     ] = None,
-    horizon: Annotated[int | None, typer.Option(help="Rounds T.", min=1)] = None,
     drift: Annotated[float | None, typer.Option(help="How far θ* moves in all, B_T.", min=0.0)] = None,
     dim: Annotated[int | None, typer.Option(help="Features d.", min=1)] = None,
     link: Annotated[str | None, typer.Option(help="identity, logistic, poisson or probit.")] = None,
@@ -31,11 +30,11 @@ def bound(
     lam: Annotated[float | None, typer.Option(help="Regularisation λ.")] = None,
     delta: Annotated[float | None, typer.Option(help="Confidence parameter δ.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount (default: the recommended one).")] = None,
+    horizon: OptionalHorizon = None,
     as_json: AsJson = False,
 ) -> None:
-    """Theorems 1 and 2 of the paper for given constants, beside a measured regret if a folder is given.
+    """Evaluate Theorems 1 and 2 of the paper for these constants, or for those of an experiment, beside its regret.
 
-    \b
     Examples:
       windvane bound --horizon 3000 --drift 1.5708 --dim 2
       windvane bound reproduction
@@ -43,72 +42,68 @@ def bound(
     world: dict[str, Any] = {
         "horizon": horizon, "drift": drift, "dim": dim, "link": link, "S": s, "L": ell, "sigma": sigma
     }  # fmt: skip
-    told = {name: value for name, value in world.items() if value is not None}
+    constants = {name: value for name, value in world.items() if value is not None}
     agent: dict[str, Any] = {
         name: value for name, value in {"lam": lam, "delta": delta, "gamma": gamma}.items() if value is not None
     }
     if folder is not None:
-        if told:
-            name, value = next(iter(told.items()))
+        if constants:
+            name, value = next(iter(constants.items()))
             raise ArgumentError(f"--{name}", value, f"omitted, because it comes from the experiment in {folder}")
-        found = evaluate_results(Results.open(folder), **agent)
-        if not found:
+        bounds = evaluate_results(Results.open(folder), **agent)
+        if not bounds:
             raise FolderError(folder, "unfinished", "no cell of a simulated environment is finished yet")
     else:
-        missing = [name for name in ("horizon", "drift", "dim") if name not in told]
+        missing = [name for name in ("horizon", "drift", "dim") if name not in constants]
         if missing:
             expected = "given, or the folder of an experiment"
             raise ArgumentError(f"--{missing[0]}", None, expected, got="nothing")
-        found = [MeasuredBounds("", False, evaluate(**told, **agent), [])]
+        bounds = [MeasuredBounds("", False, evaluate(**constants, **agent), [])]
     if as_json:
-        print_json(bounds_json(found))
+        print_json(bounds_to_json(bounds))
     else:
-        print_bounds(found)
+        print_bounds(bounds)
 
 
-def bounds_json(found: Sequence[MeasuredBounds]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(one) for one in found]
+def bounds_to_json(bounds: Sequence[MeasuredBounds]) -> list[dict[str, Any]]:
+    """Return the bounds as JSON values."""
+    return [dataclasses.asdict(environment) for environment in bounds]
 
 
-def print_bounds(found: Sequence[MeasuredBounds]) -> None:
-    """The theorems, and beside them what was measured."""
-    for one in found:
-        _print(one)
+def print_bounds(bounds: Sequence[MeasuredBounds]) -> None:
+    """Print the bounds of each environment, and beside them what was measured."""
+    for environment in bounds:
+        _print_environment(environment)
 
 
-def _print(one: MeasuredBounds) -> None:
-    console, b = output(), one.bounds
+def _print_environment(measured: MeasuredBounds) -> None:
+    b = measured.bounds
     c = b.constants
-    if one.environment:
-        console.print(one.environment, markup=False, style="bold")
-    console.print(
+    if measured.environment:
+        say(measured.environment, style="bold")
+    say(
         f"T = {c.horizon}, B_T = {c.drift:.6g}, d = {c.dim}, {c.link} link, S = {c.S:g}, L = {c.L:g}, λ = {c.lam:g}, "
-        f"σ = {c.sigma:g}, δ = {c.delta:g}; k_μ = {c.k_mu:.6g}, c_μ = {c.c_mu:.6g}",
-        markup=False,
+        f"σ = {c.sigma:g}, δ = {c.delta:g}; k_μ = {c.k_mu:.6g}, c_μ = {c.c_mu:.6g}"
     )
-    console.print(table(["bound", "total", "γ", "terms"], _lines(b), left=1))
-    if one.measured:
-        rows = [[row.label, number(row.mean), number(row.se)] for row in one.measured]
-        console.print(table(["measured", "regret", "± SE"], rows))
-    if one.environment:
-        which = (
-            "orthogonal: both forms of Theorem 1 apply"
-            if one.orthogonal_arms
-            else "general: Theorem 1's first form and Theorem 2 do not apply"
-        )
-        console.print(f"The arms are {which}.", markup=False)
+    print_table(["bound", "total", "γ", "terms"], _list_bounds(b))
+    if measured.measured:
+        rows = [[row.label, number(row.mean), number(row.se)] for row in measured.measured]
+        print_table(["measured", "regret", "± SE"], rows)
+    if measured.environment:
+        general = "general: Theorem 1's first form and Theorem 2 do not apply"
+        say(f"The arms are {'orthogonal: both forms of Theorem 1 apply' if measured.orthogonal_arms else general}.")
     if b.orthogonal.total > b.trivial:
-        console.print("At this horizon the theorems exceed the trivial bound: they speak of rates.", markup=False)
+        say("At this horizon the bounds are larger than the trivial bound. They are about how regret grows.")
 
 
-def _lines(b: Bounds) -> list[list[str]]:
+def _list_bounds(b: Bounds) -> list[list[str]]:
     theorems = {
         "Theorem 1, orthogonal arms": dataclasses.asdict(b.orthogonal),
         "Theorem 1, general arms": dataclasses.asdict(b.general),
         "Theorem 2, drift unknown": dataclasses.asdict(b.unknown_drift),
     }
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     for name, parts in theorems.items():
         terms = ", ".join(f"{k} {v:,.0f}" for k, v in parts.items() if k not in ("total", "gamma") and v is not None)
-        found.append([name, number(parts["total"], 0), number(parts.get("gamma", float("nan")), 6), terms])
-    return [*found, ["trivial", number(b.trivial, 0), "–", "2σT, or T times the largest gap"]]
+        rows.append([name, number(parts["total"], 0), number(parts.get("gamma", float("nan")), 6), terms])
+    return [*rows, ["trivial", number(b.trivial, 0), "–", "2σT, or T times the largest gap"]]

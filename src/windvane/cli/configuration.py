@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from windvane.cli.console import InputError
+from windvane.cli import InputError
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:

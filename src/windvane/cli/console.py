@@ -5,40 +5,47 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
+import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from windvane.errors import WindvaneError
-
 PATIENCE = 2.0  # seconds after which progress is shown
+DRAWING = "drawing figures and writing the report"
 PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
 
-class InterruptedRunError(WindvaneError):
-    """The run was interrupted (Ctrl-C); the message says how far it got."""
+def say(text: str = "", style: str = "") -> None:
+    """Print text on stdout. Lines are not broken, so that paths and secrets can be copied."""
+    _stdout().print(text, markup=False, soft_wrap=True, style=style or None)
 
 
-class InputError(WindvaneError, ValueError):
-    """The input of the command is invalid; the message says why."""
-
-
-def output() -> Console:
-    """stdout."""
-    return Console(
-        width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False, soft_wrap=not sys.stdout.isatty()
-    )
+def explain(text: str) -> None:
+    """Print an explanation of results on stdout, broken at words on a terminal."""
+    _stdout().print(text, markup=False, style="dim")
 
 
 def remark(text: str) -> None:
     """Print a remark on stderr, only if it is a terminal."""
     if sys.stderr.isatty():
         Console(stderr=True, highlight=False).print(text, markup=False)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: int = 1) -> None:
+    """Print a plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
+    if title:  # not as the title of the table, which is broken to its width
+        _stdout().print(title, markup=False, style="italic")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        table.add_column(Text(column), justify="left" if i < left else "right", no_wrap=i >= left)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _stdout().print(table)
 
 
 def print_json(value: Any) -> None:
@@ -59,85 +66,108 @@ def plain(value: Any) -> Any:
     return value
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: int = 1) -> Table:
-    """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
-    made = Table(
-        title=Text(title) if title else None, box=None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0)
-    )
-    for i, column in enumerate(columns):
-        made.add_column(Text(column), justify="left" if i < left else "right", no_wrap=i >= left)
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
-
-
 def number(value: float, digits: int = 1) -> str:
+    """Return a number with separators of thousands; a dash if it is not finite."""
     return "–" if not math.isfinite(value) else f"{value:,.{digits}f}"
 
 
 def share(value: float) -> str:
+    """Return a share as a percentage; a dash if it is not finite."""
     return "–" if not math.isfinite(value) else f"{value:.0%}"
 
 
-class _Rate(ProgressColumn):
-    """Lane-rounds per second since this run began, without the rounds of earlier runs."""
-
-    def render(self, task: Task) -> Text:
-        speed = (task.completed - task.fields["earlier"]) / task.elapsed if task.elapsed else 0.0
-        return Text(f"{speed:,.0f} rounds/s")
+def count(amount: int, unit: str, units: str = "") -> str:
+    """Return "1 stream" or "2 streams"; ``units`` is the plural where it is not ``unit`` with an s."""
+    return f"{amount:,} {unit if amount == 1 else units or unit + 's'}"
 
 
-class Bar:
-    """A progress bar on stderr: rounds, rate, time left; or seconds. Without a terminal it stays silent."""
+def _stdout() -> Console:
+    is_terminal = sys.stdout.isatty()
+    return Console(width=None if is_terminal else PIPED_WIDTH, highlight=False, soft_wrap=not is_terminal)
 
-    def __init__(self, text: str, unit: str = "rounds") -> None:
-        self._text, self._unit = text, unit
-        self._bar: Progress | None = None
+
+class ProgressBar:
+    """A progress bar on stderr with the time left, shown once the work has taken :data:`PATIENCE` seconds.
+
+    Without a terminal nothing is shown. The lab calls ``begin``, ``show`` and ``end``.
+
+    Parameters
+    ----------
+    text
+        What is done: "drawing figures".
+    unit
+        What is counted, in the plural: "files". For "rounds" the rate is shown, too.
+
+    Examples
+    --------
+    >>> with ProgressBar("drawing figures", "files") as report:
+    ...     for done, draw in enumerate(figures):
+    ...         report(done, len(figures))
+    ...         draw()
+    """
+
+    def __init__(self, text: str, unit: str = "", patience: float = PATIENCE) -> None:
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), _Status(unit)
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        self._text, self._task = text, self._bar.add_task(text, total=None, earlier=0.0)
+        self._timer = threading.Timer(patience, self._bar.start)
+        self._timer.daemon = True
+        self._is_on = sys.stderr.isatty()
+
+    def __enter__(self) -> ProgressBar:
+        if self._is_on:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_on:
+            self._timer.cancel()
+            self._timer.join()
+            if self._bar.live.is_started:
+                self._bar.stop()
+
+    def __call__(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Show that ``done`` of ``total`` is done; ``text`` names the stage, if there are several."""
+        if not self._is_on:
+            return
+        if text and text != self._bar.tasks[0].description:  # every stage has its own clock
+            self._bar.reset(self._task, description=text, total=total, earlier=0.0)
+        self._bar.update(self._task, completed=done, total=total)
+
+    def compile(self, done: int, total: int) -> None:
+        """Show that the kernels of ``done`` of ``total`` policies are compiled."""
+        self(done, total, f"{self._text}: compiling")
 
     def begin(self, total: int, done: int) -> None:
-        if not sys.stderr.isatty():
-            return
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {self._unit}"),
-            *([_Rate()] if self._unit == "rounds" else []),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.add_task(self._text, total=total, completed=done, earlier=done)
-        self._bar.start()
+        """Begin to count; ``done`` was done by earlier runs."""
+        self._bar.reset(self._task, description=self._text, total=total, earlier=float(done))
+        self(done, total)
 
     def show(self, done: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done)
+        """Show how much is done."""
+        self(done)
 
     def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        """Do nothing: the bar ends with its block."""
 
 
-class StageBars:
-    """A progress bar for every stage of a command, shown once it has taken :data:`PATIENCE` seconds."""
+class _Status(ProgressColumn):
+    """How much is done, for "rounds" how fast, and the time left; without a total, the time that has passed."""
 
     def __init__(self, unit: str) -> None:
-        self._unit, self._began = unit, time.monotonic()
-        self._stage = ""
-        self._bar: Bar | None = None
+        super().__init__()
+        self._unit = unit
 
-    def show(self, stage: str, done: int, total: int) -> None:
-        if time.monotonic() - self._began < PATIENCE:
-            return
-        if stage != self._stage:
-            self.end()
-            self._stage, self._bar = stage, Bar(stage, self._unit)
-            self._bar.begin(total, done)
-        if self._bar is not None:
-            self._bar.show(done)
+    def render(self, task: Task) -> Text:
+        elapsed, amount = task.elapsed or 0.0, f"{task.completed:,.0f}"
+        if task.total is None:
+            return Text(f"{amount} {self._unit}  {_clock(elapsed)}" if task.completed else _clock(elapsed))
+        text = f"{amount}/{task.total:,.0f} {self._unit}"
+        rate = (task.completed - task.fields["earlier"]) / elapsed if elapsed else 0.0
+        if self._unit == "rounds":
+            text += f"  {rate:,.0f} rounds/s"
+        return Text(f"{text}  {_clock((task.total - task.completed) / rate)} left" if rate > 0.0 else text)
 
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.end()
-            self._bar = None
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

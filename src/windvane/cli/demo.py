@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from windvane.cli.console import Bar, InputError, number, output, print_json, remark, share, table
-from windvane.cli.options import AsJson
+from windvane.cli import InputError
+from windvane.cli.console import ProgressBar, number, print_json, print_table, remark, say, share
+from windvane.cli.options import PORT_HELP, AsJson
 from windvane.records import to_plain
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def demo(
     seconds: Annotated[float, typer.Option(help="How long the audience visits.", min=1.0, max=86_400.0)] = 60.0,
-    port: Annotated[int, typer.Option(help="Port of the service; 0 chooses a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help=PORT_HELP, min=0, max=65535)] = 0,
     open_page: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the live page in a browser (default: if there is a desktop)."),
@@ -49,12 +50,12 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep serving after the summary, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the service for a minute: a simulated audience, whose taste changes, clicks through the HTTP API.
+    """Show the live service for a minute: a simulated audience, whose taste changes, clicks through the HTTP API.
 
     Three streams serve the same audience with the same random numbers: one learns how fast it changes, one never
-    forgets, and one plays at random. The store is temporary.
+    forgets, and one plays at random. The store is temporary. ("make demo" is something else: it runs "windvane
+    reproduce", the paper's experiment.)
 
-    \b
     Examples:
       windvane demo
       windvane demo --seconds 20 --keep
@@ -63,10 +64,10 @@ def demo(
         remark("starting the service (the first time, kernels are compiled: about 10 s)")
         with _serve(Path(folder, "demo.db"), port) as client:
             if not as_json:
-                output().print(f"the live page: {client.url}/", markup=False, soft_wrap=True)
+                say(f"the live page: {client.url}/")
                 sys.stdout.flush()
             if open_page or (open_page is None and _has_desktop()):
-                _show(f"{client.url}/")
+                _open_browser(f"{client.url}/")
             for name, (title, settings) in STREAMS.items():
                 client.create(name, title=title, dim=DIM, intercept=True, **settings)
             with interruption.between_visits():
@@ -106,11 +107,11 @@ def _play(client: Client, seconds: float, interruption: _Interruption) -> dict[s
     audience.reward(1, audience.round(1).best)  # loads kernels before the clock starts
     clicks, regret = np.zeros((2, len(STREAMS), PARTS))
     visits, best = np.zeros((2, PARTS))
-    bar = Bar("the audience", "s")
     start, tick = time.monotonic(), 0
     pool = ThreadPoolExecutor(len(STREAMS))
-    bar.begin(math.ceil(seconds), 0)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(pool.shutdown, cancel_futures=True)
+        report = stack.enter_context(ProgressBar("the audience visits", "s"))
         while (passed := (time.monotonic() - start) / seconds) < 1.0:
             tick = max(tick + 1, math.ceil(passed * TICKS))
             offer = audience.round(min(tick, TICKS))
@@ -124,10 +125,7 @@ def _play(client: Client, seconds: float, interruption: _Interruption) -> dict[s
             for i, index in enumerate(chosen):
                 clicks[i, part] += would_click[index]
                 regret[i, part] += offer.best[0] - offer.means[0, index]
-            bar.show(int(passed * seconds))
-    finally:
-        pool.shutdown(cancel_futures=True)
-        bar.end()
+            report(int(passed * seconds), math.ceil(seconds))
     each = np.maximum(visits, 1.0)
     return {
         "seconds": seconds,
@@ -156,7 +154,7 @@ def _visit(client: Client, stream: str, arms: dict[str, list[float]], would_clic
 
 
 def _print_summary(results: dict[str, Any], drift: Drift) -> None:
-    console, best = output(), results["best"]
+    best = results["best"]
     rows = [
         [row["stream"], f"{row['click_rate']:.1%}", share(row["click_rate"] / best), number(row["regret"], 0),
          _draw_line(row["by_tenth"], best)]
@@ -164,14 +162,9 @@ def _print_summary(results: dict[str, Any], drift: Drift) -> None:
     ]  # fmt: skip
     pace = f"{results['visits']:,} visits to every stream in {results['seconds']:g} s"
     columns = ["stream", "clicks", "of the best possible", "regret", "by tenth of the time"]
-    console.print(
-        table(
-            columns,
-            [*rows, ["best possible", f"{best:.1%}", "100%", "0", ""]],
-            f"{pace}; the audience's taste turned once",
-        )
-    )
-    console.print(_describe_drift(drift), markup=False, soft_wrap=True)
+    rows.append(["best possible", f"{best:.1%}", "100%", "0", ""])
+    print_table(columns, rows, f"{pace}; the audience's taste turned once")
+    say(_describe_drift(drift))
 
 
 def _draw_line(rates: list[float], best: float) -> str:
@@ -252,7 +245,7 @@ def _has_desktop() -> bool:
     return bool(window) and sys.stdout.isatty()
 
 
-def _show(address: str) -> None:
+def _open_browser(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):

@@ -10,9 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.bounds import bounds_json, print_bounds
-from windvane.cli.console import Bar, InterruptedRunError, output, print_json, remark
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
+from windvane.cli import InterruptedRunError
+from windvane.cli.bounds import bounds_to_json, print_bounds
+from windvane.cli.commands import CONTINUE
+from windvane.cli.console import DRAWING, ProgressBar, print_json, remark, say
+from windvane.cli.options import (
+    AsJson,
+    CheckPolicies,
+    Cluster,
+    Horizon,
+    Jobs,
+    Out,
+    Restart,
+    Runs,
+    Seed,
+    SpecFile,
+    WithDiagnostics,
+)
 from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import experiment as lab_experiment
 from windvane.lab.results.folder import Recipe
@@ -20,6 +34,7 @@ from windvane.lab.results.results import Results
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import paper
+from windvane.lab.studies.benchmarks import check_own_policies
 from windvane.lab.studies.bounds import evaluate_results
 
 
@@ -41,45 +56,40 @@ def conduct(
     command = "windvane " + shlex.join(sys.argv[1:])
     remark(f"{text}: {spec.runs} runs of {spec.horizon} rounds, into {folder}")
     try:
-        return lab_experiment.simulate(
-            spec,
-            folder,
-            jobs=jobs,
-            cluster=cluster,
-            restart=restart,
-            progress=Bar(text),
-            command=command,
-            failures=failures,
-            recipe=recipe,
-        )
+        with ProgressBar(text, "rounds") as progress:
+            return lab_experiment.simulate(
+                spec, folder, jobs=jobs, cluster=cluster, restart=restart, progress=progress, command=command,
+                failures=failures, recipe=recipe,
+            )  # fmt: skip
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"interrupted; {_how_far(folder)}; repeat the command to continue") from None
+        raise InterruptedRunError(f"interrupted; {_describe_finished(folder)}; {CONTINUE}") from None
 
 
-def _how_far(folder: Path) -> str:
+def _describe_finished(folder: Path) -> str:
     try:
-        found = Results.open(folder)
+        results = Results.open(folder)
     except ValueError:
         return "nothing is finished yet"
-    return f"{found.finished} of {found.total} cells are finished and usable"
+    return f"{results.finished} of {results.total} cells are finished and usable"
 
 
 def reproduce(
-    runs: Runs = paper.RUNS,
-    horizon: Annotated[int, typer.Option(help="Rounds of each run.", min=3)] = paper.HORIZON,
     arms: Annotated[str, typer.Option(help=f"How arms are drawn: {', '.join(paper.ARMS)}.")] = "ball",
     bonus_scale: Annotated[float, typer.Option(help="Multiplies every bonus; 1 is as printed.", min=0.0)] = 1.0,
+    diagnostics: WithDiagnostics = False,
+    runs: Runs = paper.RUNS,
+    horizon: Horizon = paper.HORIZON,
     seed: Seed = 0,
     jobs: Jobs = None,
     cluster: Cluster = None,
     out: Out = None,
-    diagnostics: WithDiagnostics = False,
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
-    """The paper's experiment: table, figures and a report beside the published result.
+    """Reproduce the paper's experiment: table, figures and a report, beside the published result.
 
-    \b
+    This is what "make demo" runs; "windvane demo" is something else, the live service with a simulated audience.
+
     Examples:
       windvane reproduce
       windvane reproduce --runs 400 --arms sphere --out sphere
@@ -91,39 +101,32 @@ def reproduce(
     folder = out or Path(_default_folder(runs, horizon, arms, bonus_scale, seed, diagnostics))
     recipe = paper.paper_recipe(arms, bonus_scale)
     results = conduct(spec, folder, "reproducing the paper", recipe, jobs=jobs, cluster=cluster, restart=restart)
-    remark("drawing the figures and writing the report")
     from windvane.lab.report.presentation import present_paper
 
-    written = present_paper(results)
+    with ProgressBar(DRAWING, "files") as progress:
+        written = present_paper(results, progress=progress)
     against = paper.compare_with_published(results.entries)
     assumed = paper.list_readings(arms, bonus_scale)
     if as_json:
-        print_json(
-            {
-                **summary_json(results),
-                "published": [one._asdict() for one in against],
-                "readings": assumed,
-                "files": [str(path) for path in written],
-                **_with_bounds(results, diagnostics),
-            }
-        )
+        comparison = {"published": [curve._asdict() for curve in against], "readings": assumed}
+        document = {**summary_json(results), **comparison, "files": [str(path) for path in written]}
+        print_json({**document, **_evaluate_bounds(results, diagnostics)})
         return
     print_summary(results, published=paper.published_curves() if horizon == paper.HORIZON else None)
     if diagnostics:
         print_bounds(evaluate_results(results))
-    console = output()
-    console.print("\nWhere this differs from the published result:", markup=False)
+    say("\nWhere this differs from the published result:")
     for line in paper.describe_differences(results.entries):
-        console.print(f"  {line}", markup=False)
-    console.print("\nReadings assumed where the paper is silent:", markup=False)
+        say(f"  {line}")
+    say("\nReadings assumed where the paper is silent:")
     for line in assumed:
-        console.print(f"  {line}", markup=False)
-    console.print(f"\nReport: {folder / 'report.html'}", markup=False)
+        say(f"  {line}")
+    say(f"\nReport: {folder / 'report.html'}")
 
 
-def _with_bounds(results: Results, diagnostics: bool) -> dict[str, Any]:
-    """The regret beside its bounds, for those who asked for diagnostics."""
-    return {"bounds": bounds_json(evaluate_results(results))} if diagnostics else {}
+def _evaluate_bounds(results: Results, diagnostics: bool) -> dict[str, Any]:
+    """Return the bounds beside the regret, if there are diagnostics."""
+    return {"bounds": bounds_to_json(evaluate_results(results))} if diagnostics else {}
 
 
 def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed: int, diagnostics: bool) -> str:
@@ -139,31 +142,34 @@ def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed
 
 
 def simulate(
-    spec: Annotated[Path, typer.Argument(help="The experiment, a TOML file ('windvane new' writes one).")],
-    out: Out = None,
+    spec: SpecFile,
+    diagnostics: WithDiagnostics = False,
+    check_policies: CheckPolicies = False,
     jobs: Jobs = None,
     cluster: Cluster = None,
-    diagnostics: WithDiagnostics = False,
+    out: Out = None,
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment. If it is stopped, repeat the command to continue.
 
-    \b
     Examples:
       windvane simulate spec.toml
       windvane simulate spec.toml --out results --jobs 8
+      windvane simulate spec.toml --check-policies
       windvane simulate spec.toml --cluster tcp://scheduler:8786
     """
-    experiment = Spec.read(spec)
+    experiment = Spec.read(spec, check=False)  # simulate checks it
+    if check_policies:
+        check_own_policies(experiment.policies)
     if diagnostics:
         experiment = dataclasses.replace(experiment, diagnostics=True)
     folder = out or Path(f"{spec.stem}-results")
     results = conduct(experiment, folder, experiment.title or spec.stem, jobs=jobs, cluster=cluster, restart=restart)
     if as_json:
-        print_json({**summary_json(results), **_with_bounds(results, experiment.diagnostics)})
+        print_json({**summary_json(results), **_evaluate_bounds(results, experiment.diagnostics)})
         return
     print_summary(results)
     if experiment.diagnostics:
         print_bounds(evaluate_results(results))
-    output().print(f"\nResults: {folder} (windvane report {folder} draws them)", markup=False)
+    say(f"\nResults: {folder} (windvane report {folder} draws them)")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from windvane._files import write_atomically
-from windvane.cli.console import number, output, plain, print_json, table
+from windvane.cli.console import explain, number, plain, print_json, print_table, say
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
+from windvane.lab.run.workers import CellError
 
 CONFIDENCE = 0.95
 
@@ -28,8 +29,19 @@ def leaderboard_json(results: Results, standings: Sequence[LeaderboardRow]) -> d
     }
 
 
+def failures_to_json(failures: Sequence[CellError]) -> list[dict[str, Any]]:
+    """Return which policies failed where."""
+    return [{"policy": error.policy, "environment": error.environment, "error": str(error)} for error in failures]
+
+
 def publish(
-    results: Results, document: dict[str, Any], files: Sequence[Path], *, as_json: bool, show: Callable[[], None]
+    results: Results,
+    document: dict[str, Any],
+    files: Sequence[Path],
+    failures: Sequence[CellError],
+    *,
+    as_json: bool,
+    show: Callable[[], None],
 ) -> None:
     """Write ``leaderboard.json``. Print it if ``as_json``; otherwise call ``show`` and print the path of the report."""
     content = (json.dumps(plain(document), indent=2) + "\n").encode()
@@ -38,7 +50,9 @@ def publish(
         print_json({**document, "files": [str(path) for path in files]})
         return
     show()
-    output().print(f"\nReport: {results.folder / 'report.html'}", markup=False)
+    for failure in failures:
+        say(f"failed: {failure}")
+    say(f"\nReport: {results.folder / 'report.html'}")
 
 
 def print_leaderboard(standings: Sequence[LeaderboardRow], score: str, places: str, meaning: str) -> None:
@@ -52,10 +66,6 @@ def print_leaderboard(standings: Sequence[LeaderboardRow], score: str, places: s
         for standing in standings
     ]  # fmt: skip
     columns = ["rank", "policy", score, "low", "high", "worst", "where", "µs/round"]
-    console = output()
-    console.print(table(columns, rows, f"Leaderboard over {len(standings[0].ratios)} {places}", left=2))
-    console.print(
-        f"{score}: {meaning}, geometric mean over {places}, with its {CONFIDENCE:.0%} interval (bootstrap over runs).",
-        markup=False,
-        style="dim",
-    )
+    print_table(columns, rows, f"Leaderboard over {len(standings[0].ratios)} {places}", left=2)
+    interval = f"with its {CONFIDENCE:.0%} interval (bootstrap over runs)"
+    explain(f"{score}: {meaning}, geometric mean over {places}, {interval}.")

@@ -1,4 +1,8 @@
-"""Options that several commands share, described once."""
+"""Options that several commands share. One concept has one name, one help text and one panel in all commands.
+
+The order in a command: its own options, then size (runs, horizon, seed), place (jobs, cluster), output (out, restart,
+json). An alias that starts with ``Optional`` is for commands whose default depends on other arguments.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,70 @@ from typing import Annotated
 
 import typer
 
-Runs = Annotated[int, typer.Option(help="Independent runs of each policy.", min=1, max=2**32 - 1)]
-Horizon = Annotated[int, typer.Option(help="Rounds of each run.", min=1)]
-Seed = Annotated[int, typer.Option(help="All randomness follows from it.", min=0, max=2**64 - 1)]
-Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).", min=1, max=256)]
-Cluster = Annotated[
-    str | None, typer.Option(help="Run on Dask: the scheduler's address (tcp://host:8786), or 'local'.")
+SIZE, PLACE, OUTPUT = "Size", "Where it runs", "Output"
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Return the names in the value of an option, with commas between them; None if the option is not used."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Return the names of policies that begin with ``incomplete``."""
+    from windvane.policies.registry import POLICIES  # imports numba, which completing other words must not wait for
+
+    return [name for name in POLICIES if name.startswith(incomplete)]
+
+
+def complete_policies(incomplete: str) -> list[str]:
+    """Return the completions of a list of policies with commas between them."""
+    listed, comma, last = incomplete.rpartition(",")
+    return [listed + comma + name for name in complete_policy(last) if name not in listed.split(",")]
+
+
+_RUNS = typer.Option(help="Independent runs of each policy.", min=1, rich_help_panel=SIZE)
+_HORIZON = typer.Option(help="Rounds of each run.", min=1, rich_help_panel=SIZE)
+_SEED = typer.Option(help="All randomness follows from it.", min=0, rich_help_panel=SIZE)
+Runs = Annotated[int, _RUNS]
+OptionalRuns = Annotated[int | None, _RUNS]
+Horizon = Annotated[int, _HORIZON]
+OptionalHorizon = Annotated[int | None, _HORIZON]
+Seed = Annotated[int, _SEED]
+OptionalSeed = Annotated[int | None, _SEED]
+
+Jobs = Annotated[
+    int | None, typer.Option(help="Processes (default: one per core).", min=1, max=256, rich_help_panel=PLACE)
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Discard an experiment that is already in the folder.")]
+_CLUSTER_HELP = "Run on Dask: the scheduler's address (tcp://host:8786), or 'local'."
+Cluster = Annotated[str | None, typer.Option(help=_CLUSTER_HELP, rich_help_panel=PLACE)]
+
+Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False, rich_help_panel=OUTPUT)]
+Restart = Annotated[
+    bool,
+    typer.Option("--restart", help="Discard an experiment that is already in the folder.", rich_help_panel=OUTPUT),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=OUTPUT)
+]
+
+Policy = Annotated[str, typer.Option(help="The policy to tune.", autocompletion=complete_policy)]
+Policies = Annotated[
+    str | None,
+    typer.Option(help="Only these policies, separated by commas: OFUL,BVD-GLM-UCB", autocompletion=complete_policies),
+]
+SpecFile = Annotated[Path, typer.Argument(help="An experiment, a TOML file ('windvane new' writes one).")]
+CheckPolicies = Annotated[
+    bool,
+    typer.Option("--check-policies", help='First run the conformance checks on your own policies ("module:Class").'),
+]
 WithDiagnostics = Annotated[
     bool,
     typer.Option("--diagnostics", help="Record the terms of the analysis and the lemmas' slack; print the bounds."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-Policies = Annotated[str | None, typer.Option(help="Only these policies, separated by commas: OFUL,BVD-GLM-UCB")]
-Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]
+Confidence = Annotated[float, typer.Option(help="Level of the intervals.", min=0.0, max=1.0)]
 
-
-def named(given: str | None) -> list[str] | None:
-    """The names in an option's value, with commas between them; None if it is not given."""
-    return None if given is None else [name.strip() for name in given.split(",")]
+Store = Annotated[
+    Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The store, an SQLite file that holds all data.")
+]
+DEFAULT_STORE = Path("windvane.db")
+PORT_HELP = "Port; 0 chooses a free one."

@@ -10,16 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, output, remark, table
+from windvane.cli import FAILED
+from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
-from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, named
+from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
+from windvane.cli.options import AsJson, CheckPolicies, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, split_names
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark
-from windvane.lab.studies.benchmarks import ranked_entries
+from windvane.lab.studies.benchmarks import check_own_policies, ranked_entries
 from windvane.lab.studies.streams_benchmark import StreamExperiment, score_entry
 
 
@@ -34,6 +35,7 @@ def streams(
         float, typer.Option("--S", help="The norm bound S that policies assume. They assume B_T = 2 S.", min=1e-6)
     ] = 1.0,
     policies: Policies = None,
+    check_policies: CheckPolicies = False,
     runs: Runs = streams_benchmark.RUNS,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -42,13 +44,12 @@ def streams(
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every policy on labelled data streams, and print a leaderboard. Repeat the command to continue a stopped run.
+    """Run every policy on labelled data streams, and print a leaderboard.
 
     A policy sees the fields of a row and chooses one of the classes. The reward is 1 if it is the label, else 0. Some
     policies (GLM-UCB) become slower with every row, so try --rows 2000 first. If a policy fails, the others continue,
-    the failure is reported, and the exit code is 1.
+    the failure is reported, and the exit code is 1. Repeat the command to continue a stopped run.
 
-    \b
     Examples:
       windvane benchmark streams electricity.csv --rows 2000
       windvane benchmark streams electricity.csv weather.csv --out streams
@@ -57,8 +58,10 @@ def streams(
     """
     missing = "drop" if drop_missing else "refuse"
     experiments = streams_benchmark.streams_experiments(
-        files, label=label, rows=rows, missing=missing, policies=named(policies), runs=runs, seed=seed, S=s
+        files, label=label, rows=rows, missing=missing, policies=split_names(policies), runs=runs, seed=seed, S=s
     )
+    if check_policies:
+        check_own_policies(experiments[0].spec.policies)
     failures: list[CellError] = []
     results = streams_benchmark.run_streams(
         experiments,
@@ -67,21 +70,23 @@ def streams(
     )
     if failures and not ranked_entries(results):
         raise failures[0]
-    remark("computing the leaderboard and writing the report")
     from windvane.lab.report.benchmark_pages import present_streams
 
-    standings, written = present_streams(results, failures, confidence=CONFIDENCE)
-    document = _document(results, standings, experiments, failures)
-    publish(results, document, written, as_json=as_json, show=lambda: _print(results, standings, experiments, failures))
+    with ProgressBar(DRAWING, "files") as progress:
+        standings, written = present_streams(results, failures, confidence=CONFIDENCE, progress=progress)
+    document = {**_document(results, standings, experiments), "failures": failures_to_json(failures)}
+    publish(
+        results, document, written, failures, as_json=as_json,
+        show=lambda: _print_benchmark(results, standings, experiments),
+    )  # fmt: skip
     if failures:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _document(
     results: Results,
     standings: Sequence[LeaderboardRow],
     experiments: Sequence[StreamExperiment],
-    failures: Sequence[CellError],
 ) -> dict[str, Any]:
     documents = []
     groups = by_environment(results.entries)
@@ -104,17 +109,14 @@ def _document(
                 ],
             }
         )
-    failed = [{"policy": failure.policy, "stream": failure.environment, "error": str(failure)} for failure in failures]
-    return {**leaderboard_json(results, standings), "streams": documents, "failures": failed}
+    return {**leaderboard_json(results, standings), "streams": documents}
 
 
-def _print(
+def _print_benchmark(
     results: Results,
     standings: Sequence[LeaderboardRow],
     experiments: Sequence[StreamExperiment],
-    failures: Sequence[CellError],
 ) -> None:
-    console = output()
     groups = by_environment(results.entries)
     for experiment in experiments:
         scores = sorted(map(score_entry, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
@@ -128,9 +130,7 @@ def _print(
         sizes = f"{experiment.spec.runs} runs of {experiment.spec.horizon:,} rows"
         title = f"{experiment.file.name}: {sizes}, {experiment.classes} classes, d = {experiment.dim}"
         columns = ["policy", "mean reward", "± SE", "last tenth", "mistakes", "µs/round"]
-        console.print(table(columns, rows, title))
-        console.print()
+        print_table(columns, rows, title)
+        say()
     meaning = "mistakes over those of the best policy on each labelled data stream"
     print_leaderboard(standings, "relative mistakes", "labelled data streams", meaning)
-    for failure in failures:
-        console.print(f"failed: {failure}", markup=False)

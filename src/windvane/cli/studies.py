@@ -8,29 +8,25 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from windvane._files import write_atomically
-from windvane.arguments import check_choice
-from windvane.cli.console import number, output, plain, print_json, remark, table
+from windvane.cli.console import number, plain, print_json, print_table, remark, say
 from windvane.cli.experiments import conduct
-from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
+from windvane.cli.options import AsJson, Cluster, Jobs, OptionalHorizon, OptionalRuns, Out, Restart, Seed
 from windvane.lab.results.summary import Row
 from windvane.lab.studies import no_tuning, rates, unknown_drift
 from windvane.lab.studies.benchmarks import Conduct
 
-STUDIES = ("unknown-drift", "no-tuning", "rates")
+Name = Literal["unknown-drift", "no-tuning", "rates"]
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"Which one: {', '.join(STUDIES)}.")],
-    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: 20; no-tuning: 200).", min=1)] = None,
-    horizon: Annotated[
-        int | None,
-        typer.Option(help="Rounds of each run (12000; no-tuning: 3000); rates: the longest (100000).", min=1),
-    ] = None,
+    name: Annotated[Name, typer.Argument(help="The study to run.", show_default=False)],
+    runs: OptionalRuns = None,
+    horizon: OptionalHorizon = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -40,56 +36,53 @@ def study(
 ) -> None:
     """Run a study and draw its figure (PNG, PDF, SVG). It is slow; if it is stopped, repeat the command to continue.
 
-    unknown-drift: what BOB-BVD-GLM-UCB pays for not knowing the drift, and BVD-GLM-UCB for being wrong about it.
-    no-tuning: what AdaptiveGLMUCB loses to a memory and a bonus chosen for each environment of the drift benchmark.
-    rates: how regret grows with the horizon, beside the proven rates.
+    unknown-drift: what BOB-BVD-GLM-UCB pays for not knowing the drift, and BVD-GLM-UCB for being wrong about it (20
+    runs of 12,000 rounds).
 
-    \b
+    no-tuning: what AdaptiveGLMUCB loses to a memory and a bonus chosen for each environment of the drift benchmark (200
+    runs of 3,000 rounds).
+
+    rates: how regret grows with the horizon, beside the proven rates (20 runs of up to 100,000 rounds).
+
     Examples:
       windvane study unknown-drift
       windvane study rates --horizon 25000 --runs 50
     """
-    check_choice("name", name, STUDIES)
     folder = out or Path(f"study-{name}")
-    go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
-    asked = {key: value for key, value in (("runs", runs), ("horizon", horizon)) if value is not None}
-    _finish(_DO[name](folder, go, seed=seed, **asked), name, folder, as_json)
-
-
-Found = tuple[dict[str, Any], list[Any]]
-"""A document and its tables."""
-
-
-def _finish(found: Found, name: str, folder: Path, as_json: bool) -> None:
-    """Store the document beside the figures; print it or the tables."""
-    document, tables = found
+    run = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
+    size = {key: value for key, value in (("runs", runs), ("horizon", horizon)) if value is not None}
+    document, tables = _STUDIES[name](folder, run, seed=seed, **size)
     write_atomically(folder / f"{name}.json", (json.dumps(plain(document), indent=2) + "\n").encode())
     if as_json:
         print_json(document)
         return
-    console = output()
-    for one in tables:
-        console.print(one)
-    console.print(f"\nFigure: {folder / name}.png (and .pdf, .svg)", markup=False)
+    for columns, lines, title in tables:
+        print_table(columns, lines, title)
+    say(f"\nFigure: {folder / name}.png (and .pdf, .svg)")
+
+
+Table = tuple[list[str], list[list[str]], str]
+Outcome = tuple[dict[str, Any], list[Table]]
+"""The document of a study, and its tables: columns, lines, title."""
 
 
 def _unknown_drift(
-    folder: Path, go: Conduct, *, seed: int, runs: int = unknown_drift.RUNS, horizon: int = unknown_drift.HORIZON
-) -> Found:
-    found = unknown_drift.run_unknown_drift(folder, go, runs=runs, horizon=horizon, seed=seed)
+    folder: Path, run: Conduct, *, seed: int, runs: int = unknown_drift.RUNS, horizon: int = unknown_drift.HORIZON
+) -> Outcome:
+    outcome = unknown_drift.run_unknown_drift(folder, run, runs=runs, horizon=horizon, seed=seed)
     remark("drawing the figure")
-    files = [str(path) for path in unknown_drift.draw(found, folder)]
+    files = [str(path) for path in unknown_drift.draw(outcome, folder)]
     lines = [
         [f"{drift:g}", *(f"{number(row.mean)} ± {number(row.se)}" for row in rows)]
-        for drift, rows in zip(found.drifts, found.rows, strict=True)
+        for drift, rows in zip(outcome.drifts, outcome.rows, strict=True)
     ]
-    columns = ["B_T", *(row.label for row in found.rows[0])]
-    title = f"Final regret, mean ± SE: {found.runs} runs of {found.horizon} rounds"
-    return {**dataclasses.asdict(found), "files": files}, [table(columns, lines, title)]
+    columns = ["B_T", *(row.label for row in outcome.rows[0])]
+    title = f"Final regret, mean ± SE: {outcome.runs} runs of {outcome.horizon} rounds"
+    return {**dataclasses.asdict(outcome), "files": files}, [(columns, lines, title)]
 
 
-def _no_tuning(folder: Path, go: Conduct, **asked: int) -> Found:
-    cases = no_tuning.run_no_tuning(folder, go, **asked)
+def _no_tuning(folder: Path, run: Conduct, **size: int) -> Outcome:
+    cases = no_tuning.run_no_tuning(folder, run, **size)
     remark("drawing the figure")
     files = [str(path) for path in no_tuning.draw(cases, folder)]
     lines = [
@@ -129,13 +122,13 @@ def _no_tuning(folder: Path, go: Conduct, **asked: int) -> Found:
     ]
     document = {
         "runs": runs,
-        "seed": asked["seed"],
+        "seed": size["seed"],
         "geometric mean": {name: mean._asdict() for name, mean in means.items()},
         "price of S": prices,
         "environments": worlds,
         "files": files,
     }
-    return document, [table(columns, lines, title)]
+    return document, [(columns, lines, title)]
 
 
 def _without_influence(case: no_tuning.Comparison) -> dict[str, Any]:
@@ -146,23 +139,28 @@ def _rows(case: no_tuning.Comparison) -> list[Row]:
     return [case.chosen, case.adaptive, case.master, case.greedy, case.untold]
 
 
-def _rates(folder: Path, go: Conduct, *, seed: int, runs: int = rates.RUNS, horizon: int = rates.LONGEST) -> Found:
-    found = rates.run_rates(folder, go, horizons=rates.choose_horizons(horizon), runs=runs, seed=seed)
+def _rates(folder: Path, run: Conduct, *, seed: int, runs: int = rates.RUNS, horizon: int = rates.LONGEST) -> Outcome:
+    families = rates.run_rates(folder, run, horizons=rates.choose_horizons(horizon), runs=runs, seed=seed)
     remark("drawing the figure")
-    files = [str(path) for path in rates.draw(found, folder)]
+    files = [str(path) for path in rates.draw(families, folder)]
     tables = []
-    for one in found:
+    for family in families:
         lines = [
             [f"{T:,}", number(B, 3), f"{number(mean)} ± {number(se)}", number(bound, 0)]
-            for T, B, mean, se, bound in zip(one.horizons, one.drifts, one.mean, one.se, one.bound, strict=True)
+            for T, B, mean, se, bound in zip(
+                family.horizons, family.drifts, family.mean, family.se, family.bound, strict=True
+            )
         ]
-        title = (
-            f"{one.name}: slope {number(one.slope, 3)} (95 % interval {number(one.low, 3)} to {number(one.high, 3)}), "
-            f"proven {one.proven:.3f}, the bound's own {one.bound_slope:.3f}"
-        )
-        tables.append(table(["T", "B_T", "regret ± SE", "bound"], lines, title))
-    document = {"runs": runs, "seed": seed, "families": [dataclasses.asdict(one) for one in found], "files": files}
+        interval = f"95 % interval {number(family.low, 3)} to {number(family.high, 3)}"
+        slopes = f"proven {family.proven:.3f}, the bound's own {family.bound_slope:.3f}"
+        title = f"{family.name}: slope {number(family.slope, 3)} ({interval}), {slopes}"
+        tables.append((["T", "B_T", "regret ± SE", "bound"], lines, title))
+    document = {"runs": runs, "seed": seed, "families": [dataclasses.asdict(f) for f in families], "files": files}
     return document, tables
 
 
-_DO: dict[str, Callable[..., Found]] = {"unknown-drift": _unknown_drift, "no-tuning": _no_tuning, "rates": _rates}
+_STUDIES: dict[Name, Callable[..., Outcome]] = {
+    "unknown-drift": _unknown_drift,
+    "no-tuning": _no_tuning,
+    "rates": _rates,
+}

@@ -92,7 +92,7 @@ def _run_missing(
     watcher: Progress,
     failures: list[CellError] | None,
 ) -> None:
-    compile_kernels(spec, [cell for _, cell in missing])
+    compile_kernels(spec, [cell for _, cell in missing], watcher.compile)
 
     def size(cell: Cell) -> int:
         return (cell.last - cell.first) * spec.horizon

@@ -73,7 +73,12 @@ class CopyReport:
         return {"file": str(self.path), **numbers, "sound": self.verification.is_sound, "streams": streams}
 
 
-def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> CopyReport:
+def back_up(
+    store: Path,
+    target: Path,
+    progress: Progress = lambda *_: None,
+    before_rename: Callable[[], None] = lambda: None,
+) -> CopyReport:
     """Copy a store to a new file, and verify the copy.
 
     Parameters
@@ -84,6 +89,9 @@ def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> 
         The file to write. It must not exist.
     progress
         Called with the name of the step, the amount done, and the total.
+    before_rename
+        Called when the copy is complete and verified, before it gets its name. The commands ignore interrupts from
+        then on, so that an interrupted command has changed nothing.
 
     Raises
     ------
@@ -97,6 +105,7 @@ def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> 
     own = add_suffix(target, f".{secrets.token_hex(4)}{TEMPORARY}")
     with _copy(store, target, own, progress) as (temporary, report):
         _refuse_existing(target, "it was created meanwhile")
+        before_rename()
         os.rename(temporary, target)
         flush_folder(target.parent)
     return CopyReport(target, target.stat().st_size, time.monotonic() - began, report)
@@ -110,6 +119,7 @@ def restore(
     record_loss: bool = False,
     force: bool = False,
     progress: Progress = lambda *_: None,
+    before_rename: Callable[[], None] = lambda: None,
 ) -> CopyReport:
     """Verify a copy of a backup, and install it as the store.
 
@@ -125,7 +135,7 @@ def restore(
         Whether the next start records events of kind "lost" for what the previous store acknowledged after the backup.
     force
         Whether to restore a backup that has problems. A server sets aside the streams that it cannot rebuild.
-    progress
+    progress, before_rename
         As for :func:`back_up`.
 
     Raises
@@ -141,6 +151,7 @@ def restore(
             _refuse_existing(store, "a store is not overwritten; --replace moves it aside")
         with _copy(backup, store, add_suffix(store, TEMPORARY), progress, force=force) as (temporary, report):
             lost = _find_lost(temporary, store)
+            before_rename()
             aside = _move_aside(store, keep_mark=record_loss)
             os.rename(temporary, store)
             flush_folder(store.parent)

@@ -360,7 +360,7 @@ def test_benchmark_refuses(tmp_path: Path) -> None:
     fails("benchmark drift --worlds nowhere", tmp_path, "`worlds`", "rotation", "'nowhere'")
     fails("benchmark drift --policies LinOFUL", tmp_path, "`policies`", "OFUL, ", "'LinOFUL'")
     fails("benchmark drift --horizon 5", tmp_path, "`horizon`", "5")
-    fails("study moon", tmp_path, "`name`", "'moon'")
+    fails("study moon", tmp_path, "'name'", "'moon'")
 
 
 def test_study_of_unknown_drift(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from windvane.lab.report.benchmark_pages import present_benchmark
 from windvane.lab.report.presentation import present_all
 from windvane.lab.results.folder import Recipe
 from windvane.lab.run.workers import CellError
-from windvane.lab.studies.benchmarks import REFERENCES, check_policies, choose_policies, ranked_entries
+from windvane.lab.studies.benchmarks import REFERENCES, check_own_policies, choose_policies, ranked_entries
 from windvane.lab.studies.tuned_benchmark import OWN, held_back_spec, read_benchmark, run_benchmark
 from windvane.policies.registry import POLICIES
 
@@ -129,13 +129,12 @@ def test_no_oracle_on_labelled_streams(tmp_path: Path) -> None:
 
 
 def test_classes_are_checked() -> None:
-    check_policies(["OFUL", MINE])
-    check_policies(None)
+    check_own_policies(map(PolicySpec, ["OFUL", MINE]))
     with rejects("policies", value=BROKEN) as caught:
-        check_policies(["OFUL", BROKEN])
+        check_own_policies(map(PolicySpec, ["OFUL", BROKEN]))
     assert "check_" in str(caught.value)
     with rejects("policies", value=PLAIN):  # it has no probabilities
-        check_policies([PLAIN])
+        check_own_policies([PolicySpec(PLAIN)])
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -205,4 +204,4 @@ def test_your_policy_in_the_drift_benchmark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["nowhere:Policy", f"{__name__}:Nobody"])
 def test_a_class_that_cannot_be_imported(name: str) -> None:
     with pytest.raises(ValueError, match="policy"):
-        check_policies([name])
+        check_own_policies([PolicySpec(name)])

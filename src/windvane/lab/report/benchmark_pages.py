@@ -14,10 +14,11 @@ from windvane.lab.figures.curves import MEAN_REWARD, by_environment
 from windvane.lab.figures.over_time_figure import MOST_BANDS, over_time_figure
 from windvane.lab.report.drawing import FilesDrawn, Plan, draw_all
 from windvane.lab.report.report import write_report
-from windvane.lab.report.report_tables import UNKNOWN, Listing, told_text
+from windvane.lab.report.report_tables import UNKNOWN, Listing
 from windvane.lab.results.folder import slugs
 from windvane.lab.results.leaderboard import LeaderboardRow, leaderboard
 from windvane.lab.results.results import Entry, Results
+from windvane.lab.results.summary import told_text
 from windvane.lab.studies import streams_benchmark
 from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
 from windvane.lab.studies.tuned_benchmark import explain_leaderboard
@@ -101,7 +102,7 @@ def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
 def _listing(
     standings: Sequence[LeaderboardRow], entries: Sequence[Entry], confidence: float, caption: str, score: str
 ) -> Listing:
-    told = {entry.label: told_text(entry) for entry in entries}
+    told = {entry.label: told_text(entry.told) for entry in entries}
     rows = [
         (
             standing.label,

@@ -28,7 +28,7 @@ from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
 from windvane.lab.report import report_tables
 from windvane.lab.report.report_tables import Listing
-from windvane.lab.results.summary import row_of
+from windvane.lab.results.summary import row_of, told_text
 
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry, Results
@@ -190,7 +190,7 @@ def _diagnostics(entries: Sequence[Entry], charts: dict[str, Any]) -> list[tuple
 
 def _facts(results: Results) -> dict[str, Any]:
     manifest = results.manifest
-    told = {entry.label: report_tables.told_text(entry) for entry in results.entries if report_tables.told_text(entry)}
+    told = {entry.label: told_text(entry.told) for entry in results.entries if entry.told}
     facts = {
         "Experiment": manifest.get("title"),
         "Runs": manifest.get("runs"),

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from windvane.lab.figures.curves import PublishedCurves, published_final
-from windvane.lab.results.summary import row_of
+from windvane.lab.results.summary import row_of, told_text
 
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry
     from windvane.lab.results.summary import Difference
 
 UNKNOWN = "–"
-TOLD = {"drift": "B_T", "switches": "changes"}  # what a policy may be told of the drift, and what a table calls it
 
 
 class Listing(NamedTuple):
@@ -24,11 +23,6 @@ class Listing(NamedTuple):
     caption: str
     heads: Sequence[str]
     rows: Sequence[tuple[str, Sequence[tuple[float | None, str]]]]
-
-
-def told_text(entry: Entry) -> str:
-    """What the policy was told of the exact drift; nothing if it was not told."""
-    return ", ".join(TOLD.get(truth, truth) for truth in getattr(entry, "told", ()))
 
 
 def results_table(name: str, entries: Sequence[Entry], published: PublishedCurves | None) -> Listing:
@@ -44,7 +38,7 @@ def results_table(name: str, entries: Sequence[Entry], published: PublishedCurve
             (row.mean, with_error(row.mean, row.se)),
             (row.sd, amount_text(row.sd)),
             (row.microseconds, amount_text(row.microseconds)),
-            (None, told_text(entry) or UNKNOWN),
+            (None, told_text(entry.told) or UNKNOWN),
             (row.outside, share_text(row.outside)),
             (sum(row.stages[2:]), shares or UNKNOWN),
         ]

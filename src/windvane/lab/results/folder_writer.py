@@ -152,7 +152,7 @@ class FolderWriter:
         """The part of the manifest that follows from the spec and the versions."""
         spec = self.spec
         policies = [
-            {"name": policy.name, "variants": policy.variants, "told": list(getattr(policy, "told", None) or ())}
+            {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())}
             for policy in spec.policies
         ]
         return {

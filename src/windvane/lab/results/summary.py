@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from windvane.lab.results.results import Entry, Results
 
+TOLD = {"drift": "B_T", "switches": "changes"}  # what a policy can be told, and what tables call it
 SUMMARY = "summary"  # the name of the table that is computed, not stored
 
 
@@ -34,6 +35,7 @@ class Row:
     label: str
     policy: str
     variant: dict[str, Any]
+    told: tuple[str, ...]  # what the experiment told the policy exactly: "drift", "switches"
     runs: int
     mean: float
     se: float  # of the mean; nan for one run, as sd
@@ -97,8 +99,14 @@ def summary_table(results: Results) -> pyarrow.Table:
         is_uniform = len({type(value) for value in values if value is not None}) == 1
         columns[f"sweep_{name}"] = values if is_uniform else [None if v is None else json.dumps(v) for v in values]
     columns |= {name: [getattr(row, name) for row in rows] for name in plain[3:]}
+    columns["told"] = [told_text(row.told) for row in rows]
     columns |= {f"stage_{i}": [row.stages[i] for row in rows] for i in range(len(rows[0].stages))}
     return pa.table(columns)
+
+
+def told_text(told: Sequence[str]) -> str:
+    """Return what a policy was told exactly, as tables call it; empty if it was told nothing."""
+    return ", ".join(TOLD[truth] for truth in told)
 
 
 def row_of(entry: Entry) -> Row:
@@ -109,6 +117,7 @@ def row_of(entry: Entry) -> Row:
         label=entry.label,
         policy=entry.policy,
         variant=dict(entry.variant),
+        told=entry.told,
         runs=len(entry.lanes),
         mean=float(entry.final.mean()),
         se=se,

@@ -22,6 +22,9 @@ WRITE_EVERY = 0.1  # seconds
 class Progress(Protocol):
     """Something that shows progress."""
 
+    def compile(self, done: int, total: int) -> None:
+        """Show that the kernels of ``done`` of ``total`` policies are compiled, before the run begins."""
+
     def begin(self, total: int, done: int) -> None:
         """Start with ``total`` lane-rounds, ``done`` of them in earlier runs."""
 
@@ -34,6 +37,9 @@ class Progress(Protocol):
 
 class SilentProgress:
     """Show nothing."""
+
+    def compile(self, done: int, total: int) -> None:
+        """Do nothing."""
 
     def begin(self, total: int, done: int) -> None:
         """Do nothing."""

@@ -14,6 +14,7 @@ from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.policies.registry import POLICIES
 
 LANES = 30  # lanes per cell, the unit of work of a worker
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
@@ -74,15 +75,8 @@ def choose_policies(
     return chosen
 
 
-def check_policies(names: Iterable[str] | None, **options: bool) -> None:
-    """Run :func:`windvane.checks.check_policy` on each "module:Class" among ``names``.
-
-    Parameters
-    ----------
-    names
-        Names of policies, as :func:`choose_policies` takes them; names of registered policies are skipped.
-    **options
-        Options of ``check_policy``, such as ``deterministic=False``.
+def check_own_policies(policies: Iterable[PolicySpec]) -> None:
+    """Run :func:`windvane.checks.check_policy` on policies that are not registered, with their settings.
 
     Raises
     ------
@@ -91,20 +85,20 @@ def check_policies(names: Iterable[str] | None, **options: bool) -> None:
     """
     from windvane.checks import check_policy
 
-    for name in names or ():
-        if ":" not in name:
+    for policy in policies:
+        if policy.policy in POLICIES:
             continue
-        policy = PolicySpec(name)
 
         def build(*, dim: int, lanes: int | Sequence[int], seed: int, policy: PolicySpec = policy) -> Any:
-            world = EnvironmentSpec(name="check", drift=RandomWalk(step=0.05), arms=BallArms(), dim=dim)
-            return policy.build(world.build(horizon=CHECK_HORIZON, lanes=lanes, seed=seed))
+            spec = EnvironmentSpec("check", RandomWalk(step=0.05), BallArms(), dim=dim)
+            world = spec.build(horizon=CHECK_HORIZON, lanes=lanes, seed=seed)
+            return policy.build(world, variants=[policy.variants[0]] * world.lanes)
 
         try:
-            check_policy(build, **options)
+            check_policy(build)
         except AssertionError as error:
             hint = " ".join(str(error).split())
-            raise ArgumentError("policies", name, "a policy that passes windvane.checks", hint=hint) from error
+            raise ArgumentError("policies", policy.name, "a policy that passes windvane.checks", hint=hint) from error
 
 
 def merge_results(first: Results, others: Sequence[Results]) -> Results:

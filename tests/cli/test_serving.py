@@ -1,10 +1,9 @@
-"""The service in operation, through the real command: configuration, logs, draining, backups, and a restore."""
+"""``windvane serve`` in operation, through the real command."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import threading
@@ -95,20 +94,6 @@ def _drain(client: windvane.Client, pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
 
 
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The arguments with which the command would run a server and configure its log, in a folder of its own."""
-    taken: dict[str, Any] = {}
-
-    def serve(path: Path, **more: Any) -> None:
-        taken.update(more, store=str(path))
-
-    monkeypatch.setattr("windvane.service.server.serve", serve)
-    monkeypatch.setattr("windvane.service.logs.configure_logging", lambda *a: taken.update(log=a))
-    monkeypatch.chdir(tmp_path)
-    return taken
-
-
 def test_a_start_that_fails_is_a_line_of_the_log(tmp_path: Path) -> None:
     line = "serve", "--store", tmp_path / "nowhere" / "a.db", "--port", "0"
     result = run_command(*line, "--log-format", "json")
@@ -118,75 +103,21 @@ def test_a_start_that_fails_is_a_line_of_the_log(tmp_path: Path) -> None:
     assert run_command(*line).stderr == f"windvane: error: {fields['message']}\n"
 
 
-FILE = """
-store = "file.db"
-host = "127.0.0.9"
-port = 1111
-rate = 5.5
-body-limit = 2048
-drain = 3
-log-format = "json"
-log-level = "error"
-access-log = true
-"""
-
-
-def test_the_command_line_comes_before_the_environment_and_this_before_the_file(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "service.toml").write_text(FILE)
-    monkeypatch.setenv("WINDVANE_PORT", "2222")
-    monkeypatch.setenv("WINDVANE_LOG_LEVEL", "debug")
-    monkeypatch.setenv("WINDVANE_CONFIG", "service.toml")
-    assert run_command("serve", "--port", "3333").returncode == 0
-    del settings["started"]
-    assert settings == {
-        "store": "file.db", "host": "127.0.0.9", "port": 3333, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
-        "log_requests": True, "log": ("json", "debug"),
-    }  # fmt: skip
-
-
-def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for line in FILE.split("\n")[1:-1]:
-        name, _, value = line.partition(" = ")
-        monkeypatch.setenv(f"WINDVANE_{name.upper().replace('-', '_')}", value.strip('"'))
-    assert run_command("serve").returncode == 0
-    del settings["started"]
-    assert settings == {
-        "store": "file.db", "host": "127.0.0.9", "port": 1111, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
-        "log_requests": True, "log": ("json", "error"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "mentions"),
-    [
-        ("prot = 1", ("prot", f"allowed are {', '.join(sorted(re.findall('^[a-z-]+', FILE, re.M)))}")),
-        ("json = true", ("json", "allowed are")),
-        ("[serve]\nport = 1", ("serve", "allowed are")),
-        ("port = 99999", ("port", "65535")),
-        ("port = true", ("port", "a number")),
-        ("port = [1]", ("port", "a number")),
-        ('access-log = "yes"', ("access-log", "true or false")),
-        ('log-format = "xml"', ("log-format", "'text', 'json'")),
-        ("port\n", ("not TOML", "line 1")),
-        (f"port = {'[' * 10_000}", ("not TOML", "recursion")),
-        (None, ("No such file",)),
-    ],
-)
-def test_a_file_that_is_refused(
-    settings: dict[str, Any], tmp_path: Path, text: str | None, mentions: tuple[str, ...]
-) -> None:
-    if text is not None:
-        (tmp_path / "service.toml").write_text(text)
-    result = run_command("serve", "--config", "service.toml")
-    assert (result.returncode, settings) == (2, {})
-    assert result.stderr.startswith("windvane: error: service.toml: ")
-    assert all(mention in result.stderr for mention in mentions), result.stderr
-
-
 @pytest.mark.parametrize("host", ["a\0b", "a" * 100])
 def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
     with rejects("host"):
         serve(tmp_path / "a.db", host=host, port=0)
     assert not (tmp_path / "a.db").exists()
+
+
+def test_limits_of_a_server(tmp_path: Path) -> None:
+    options = "--host 127.0.0.1 --rate 5 --body-limit 1024"
+    with windvane_server(f"serve --store a.db --port 0 {options} --json", tmp_path) as said:
+        address = json.loads(said)["address"]
+        with windvane.Client(address, deadline=0) as client:
+            assert client.ready(wait=60)
+            with rejects(error=windvane.ClientError, code="too-large"):
+                client.create("a", dim=1, title="x" * 2000)
+            with rejects(error=windvane.ClientError, code="rate-limited"):
+                for _ in range(50):
+                    client.streams()

@@ -1,17 +1,21 @@
-"""``windvane compile``: kernels compiled in advance, and no more than policies need."""
+"""``windvane compile`` and ``windvane doctor``."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import windvane
+from support.commands import SCRIPT, run_on_terminal, windvane_command
 from support.processes import run_python
-from support.server import run_command
+from support.server import parse_json, run_command
+from windvane.cli import health
 from windvane.kernels import cache
 
 DECIDE = """
@@ -60,3 +64,47 @@ def test_the_commands_for_an_image_run(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-e", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "2 policies compiled" in done.stdout
     assert list_kernels(tmp_path / "kernels")
+
+
+@pytest.mark.slow
+def test_a_terminal_sees_how_far_compiling_is(tmp_path: Path) -> None:
+    settings = {"WINDVANE_CACHE_DIR": str(tmp_path), "WINDVANE_QUIET": "1"}
+    out, shown = run_on_terminal([str(SCRIPT), "compile", "UniformRandom", "--json"], **settings)
+    assert json.loads(out)["policies"] == ["UniformRandom"]
+    assert re.search(r"compiling .* 0/1 policies", shown), shown
+
+
+def test_doctor(tmp_path: Path) -> None:
+    text = windvane_command("doctor", tmp_path).stdout
+    assert "all is well" in text
+    assert f"windvane       {windvane.__version__}" in text
+    assert re.search(r"^service +.*fastapi \d", text, re.M)
+
+
+def test_doctor_lists_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra that is not installed is no fault; a check that fails is."""
+    checks = [health.Check("a check", True, "fine")]
+    extras = [health.Extra("", {"numpy": "2.0"}), health.Extra("lab", {"plotly": None, "rich": "14.0"})]
+    monkeypatch.setattr(health, "examine", lambda _: health.Health({"cores": 2}, extras, checks))
+    done = run_command("doctor")
+    assert done.returncode == 0
+    assert re.search(r"^lab +rich 14.0; missing: plotly +pip install 'windvane\[lab\]' *$", done.stdout, re.M)
+    assert parse_json(run_command("doctor", "--json").stdout) == {
+        "healthy": True,
+        "facts": {"cores": 2},
+        "extras": [
+            {"name": "", "packages": {"numpy": "2.0"}, "missing": [], "install": None},
+            {
+                "name": "lab",
+                "packages": {"plotly": None, "rich": "14.0"},
+                "missing": ["plotly"],
+                "install": "pip install 'windvane[lab]'",
+            },
+        ],
+        "checks": [{"name": "a check", "is_ok": True, "detail": "fine"}],
+    }
+    checks[0] = health.Check("a check", False, "broken")
+    done = run_command("doctor")
+    assert (done.returncode, "FAILED  a check: broken" in done.stdout) == (1, True)
+    extras.clear()
+    assert "extras: unknown" in run_command("doctor").stdout

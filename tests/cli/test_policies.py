@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
+import re
 from pathlib import Path
 
 import pytest
 
-from support.commands import SCRIPT, windvane_command
+from support.commands import SCRIPT, run_on_terminal, windvane_command
 from windvane.policies.registry import POLICIES
 
 REWARDS = {"linear", "generalized linear", "any"}
@@ -43,41 +41,15 @@ def test_the_table_lists_every_policy_with_its_cost(tmp_path: Path) -> None:
         assert together > 0
 
 
-def test_json_is_one_document(tmp_path: Path) -> None:
-    found = windvane_command("policies --json", tmp_path)
-    assert found.stderr == ""
-    document = json.loads(found.stdout)
+def test_json_on_stdout_and_progress_on_a_terminal() -> None:
+    """It takes longer than two seconds, because kernels are loaded and 28 policies play."""
+    out, shown = run_on_terminal([str(SCRIPT), "policies", "--json"])
+    assert re.search(r"measuring .*/[\d,]+ rounds +[\d,]+ rounds/s  0:00:\d\d left", shown), shown
+    document = json.loads(out)
     assert document["lanes"] == [1, 50]
     assert [row["name"] for row in document["policies"]] == list(POLICIES)
     for row in document["policies"]:
-        assert {field: row[field] for field in POLICIES[row["name"]].card._fields} == POLICIES[
-            row["name"]
-        ].card._asdict()
+        card = POLICIES[row["name"]].card
+        assert {field: row[field] for field in card._fields} == card._asdict()
         assert row["us_alone"] > 0
         assert row["us_together"] > 0
-
-
-def test_help_has_an_example_and_a_wrong_option_is_refused(tmp_path: Path) -> None:
-    assert "windvane policies" in windvane_command("policies --help", tmp_path).stdout
-    assert "policies" in windvane_command("--help", tmp_path).stdout
-    assert "--nonsense" in windvane_command("policies --nonsense", tmp_path, 2).stderr
-
-
-def test_progress_is_shown_on_a_terminal() -> None:
-    master, slave = pty.openpty()
-    process = subprocess.Popen([SCRIPT, "policies", "--json"], stdout=subprocess.PIPE, stderr=slave, text=True)
-    os.close(slave)
-    shown = b""
-    while True:  # what is written to a terminal must be read, or the writer waits
-        try:
-            piece = os.read(master, 65536)
-        except OSError:  # the other end is closed: all is read
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(master)
-    document, _ = process.communicate()
-    assert process.returncode == 0
-    assert json.loads(document)["policies"]
-    assert b"measuring" in shown

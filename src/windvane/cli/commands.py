@@ -1,0 +1,61 @@
+"""The commands by name: where each is, what it needs, and how it is listed. Importing this imports no command."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+EXPERIMENTS = "Experiments"
+BENCHMARKS = "Benchmarks and studies"
+LIVE = "Live"
+LOGS = "Logs"  # a panel is shown once a command is in it
+INSTALLATION = "Installation"
+
+REPEAT = "repeat the command"
+CONTINUE = "repeat the command to continue"
+
+
+class Command(NamedTuple):
+    """A command.
+
+    ``target``: module and attribute below ``windvane.cli``, a function or an app of sub-commands.
+    ``extra``: the smallest extra with which it works.
+    ``after_interrupt``: what Ctrl-C leaves behind, or how to go on.
+    """
+
+    target: str
+    panel: str
+    extra: str
+    summary: str
+    after_interrupt: str = "nothing was changed"
+
+
+COMMANDS = {
+    "new": Command("specs.new", EXPERIMENTS, "lab", "Write a commented example of an experiment."),
+    "spec": Command("specs.spec", EXPERIMENTS, "lab", "Check a spec, or print the schema of specs."),
+    "simulate": Command("experiments.simulate", EXPERIMENTS, "lab", "Run an experiment.", CONTINUE),
+    "report": Command("analyse.report", EXPERIMENTS, "lab", "Draw the figures and report of an experiment.", REPEAT),
+    "compare": Command("analyse.compare", EXPERIMENTS, "lab", "Compare policies by paired differences.", REPEAT),
+    "export": Command("analyse.export", EXPERIMENTS, "lab", "Write results as CSV, Parquet or JSON.", REPEAT),
+    "tune": Command("tuning.tune", EXPERIMENTS, "lab", "Find the best discount and bonus of a policy.", CONTINUE),
+    "bound": Command("bounds.bound", EXPERIMENTS, "lab", "Evaluate the regret bounds of the paper's theorems."),
+    "reproduce": Command("experiments.reproduce", BENCHMARKS, "lab", "Reproduce the paper's experiment.", CONTINUE),
+    "benchmark": Command(
+        "benchmark.benchmark", BENCHMARKS, "lab", "Rank all policies in simulations or on your own data.", CONTINUE
+    ),
+    "study": Command("studies.study", BENCHMARKS, "lab", "Run a study of several experiments.", CONTINUE),
+    "policies": Command("policies.policies", BENCHMARKS, "lab", "List all policies, with measured times."),
+    "serve": Command("serving.serve", LIVE, "service", "Run the decision service."),
+    "demo": Command(
+        "demo.demo", LIVE, "service", "Show the live service with a simulated audience.", "the demo's data was removed"
+    ),
+    "token": Command("tokens.token", LIVE, "service", "Add, list and remove tokens."),
+    "verify": Command("stores.verify", LIVE, "service", "Check a store against a replay of its log."),
+    "backup": Command("stores.backup", LIVE, "service", "Copy a store, even while a server uses it."),
+    "restore": Command("stores.restore", LIVE, "service", "Install a backup as the store."),
+    "doctor": Command("installation.doctor", INSTALLATION, "cli", "Check this installation, and list its extras."),
+    "compile": Command(
+        "installation.compile_kernels", INSTALLATION, "cli", "Compile kernels in advance.",
+        f"what was compiled is kept; {CONTINUE}",
+    ),
+}  # fmt: skip
+"""The commands in the order of the help."""

@@ -1,0 +1,160 @@
+"""Commands for stores: verify, backup, restore."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from windvane.cli import FAILED, InputError
+from windvane.cli.console import ProgressBar, count, print_json, print_table, say
+from windvane.cli.options import DEFAULT_STORE, AsJson, Store
+
+if TYPE_CHECKING:
+    from windvane.service import store as service_store
+    from windvane.service.backups import CopyReport
+
+
+@contextlib.contextmanager
+def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
+    """Open a store that a server may be using. Errors of the store are errors of the input."""
+    from windvane.service.store import Store, StoreError
+
+    try:
+        with contextlib.closing(Store(path, shared=True, create=create, read_only=read_only)) as store:
+            yield store
+    except StoreError as error:
+        raise InputError(str(error)) from None
+
+
+def verify(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Check the file, the checksum of every event, and compare every recorded outcome with a replay of the log.
+
+    It changes nothing and can run while a server uses the store. The exit code is 1 if it finds a problem.
+
+    Example:
+      windvane verify --store windvane.db
+    """
+    from windvane.service.verification import verify_store
+
+    with open_store(store, read_only=True) as opened, ProgressBar("verifying", "events") as show:
+        try:
+            report = verify_store(opened, lambda stream, done, total: show(done, total, f"replaying {stream}"))
+        except sqlite3.Error as error:
+            raise InputError(f"{store}: cannot be read ({error})") from None
+    if as_json:
+        print_json(report.to_plain())
+    else:
+        for problem in report.problems:
+            say(f"{store}: {problem.text}")
+        lines = []
+        for stream in report.streams:
+            problems = [problem.text for problem in stream.problems] or ["sound"]
+            notes = [f"note: {note.text}" for note in stream.notes]
+            lines.append([stream.stream, str(stream.events), "; ".join([*problems, *notes])])
+        print_table(["stream", "events", "verdict"], lines, str(store))
+    if not report.is_sound:
+        raise typer.Exit(FAILED)
+
+
+def backup(
+    to: Annotated[Path, typer.Option(help="The file to write. It must not exist.", show_default=False)],
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the store to a file, even while a server uses it, and verify the copy.
+
+    The copy is consistent: it holds the streams, events, snapshots and hashes of the tokens as of one commit. The file
+    appears only once it is complete, verified and on disk.
+
+    Example:
+      windvane backup --store windvane.db --to backup.db
+    """
+    from windvane.service.backups import back_up
+
+    with _copying() as show:
+        report = back_up(
+            store, to, lambda stage, done, total: show(done, total, stage), before_rename=_ignore_interrupts
+        )
+    if as_json:
+        print_json(report.to_plain())
+    else:
+        say(_describe(report))
+
+
+def restore(
+    backup: Annotated[Path, typer.Argument(help="A backup of a store.", show_default=False)],
+    store: Store = DEFAULT_STORE,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Move an existing store aside, with all its files.")
+    ] = False,
+    record_loss: Annotated[
+        bool,
+        typer.Option("--record-loss", help="Make the next start log that events after the backup were lost."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Restore the backup even if it has problems.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a backup, and install a copy of it as the store. No server may have the store open.
+
+    The backup is not changed. The tokens of the backup become valid again; tokens added after it do not exist.
+
+    Examples:
+      windvane restore backup.db --store windvane.db
+      windvane restore backup.db --store windvane.db --replace --record-loss
+    """
+    from windvane.service import backups
+
+    with _copying() as show:
+        report = backups.restore(
+            backup, store, replace=replace, record_loss=record_loss, force=force,
+            before_rename=_ignore_interrupts, progress=lambda stage, done, total: show(done, total, stage),
+        )  # fmt: skip
+    if as_json:
+        aside = None if report.replaced is None else str(report.replaced)
+        print_json({**report.to_plain(), "replaced": aside, "lost": report.lost})
+        return
+    say(_describe(report))
+    for problem in report.verification.list_problems():
+        say(f"problem: {problem.text}")
+    if report.replaced is not None:
+        say(f"the previous store is now {report.replaced}")
+    if report.lost is None:
+        consequence = ", so nothing will be recorded" if record_loss else ""
+        say(f"{store}.mark is missing or of another store: what was lost after the backup is not known{consequence}")
+    for stream, events in (report.lost or {}).items():
+        what = "the next start records this" if record_loss else "not recorded; see --record-loss"
+        say(f"stream {stream}: {events:,} events were acknowledged after the backup and are not in it ({what})")
+
+
+@contextlib.contextmanager
+def _copying() -> Iterator[ProgressBar]:
+    """Show how far a copy is. Errors are errors of the input, unless the copy failed or is not sound."""
+    from windvane.service.store import StoreError
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with ProgressBar("copying") as show:
+            yield show
+    except StoreError as error:
+        raise (error if error.code in ("unsound", "not_copied") else InputError(str(error))) from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C and SIGTERM until the copy ends: stopped half way, files would be renamed in part."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _describe(report: CopyReport) -> str:
+    sizes = f"{report.bytes:,} bytes, {count(len(report.verification.streams), 'stream')}, {report.events:,} events"
+    verdict = "sound" if report.verification.is_sound else "with problems"
+    return f"{report.path}: {sizes}, {verdict}, {report.seconds:.1f} s"

@@ -1,0 +1,115 @@
+"""The command ``token`` and its sub-commands: add, list, remove, open."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from windvane.cli.console import print_json, print_table, remark, say
+from windvane.cli.options import DEFAULT_STORE, AsJson, Store
+from windvane.cli.stores import open_store
+from windvane.errors import ArgumentError
+
+LONGEST_NAME = 200  # characters
+HELP = """Add, list and remove the tokens with which clients authenticate.
+
+A running server notices changes within a second. On loopback, authentication is off until the first token is added.
+Removing the last token does not turn it off again; "windvane token open" does.
+
+Examples:
+  windvane token add shop
+  windvane token list
+  windvane token remove shop
+"""
+
+token = typer.Typer(help=HELP, no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The name of the token: who uses it.", show_default=False)]
+
+
+@token.command()
+def add(
+    name: Name,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Make a token that can only read.")] = False,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Add a token, and print its secret.
+
+    The store holds only a hash of the secret, so it cannot be printed again.
+
+    Examples:
+      windvane token add shop
+      windvane token add dashboard --read-only --store windvane.db
+    """
+    from windvane.service.http.access import create_token
+
+    _check_name(name)
+    with open_store(store, create=True) as opened:
+        secret = create_token(opened, name, full=not read_only)
+    if secret is None:
+        hint = "remove that token first, or use another name"
+        raise ArgumentError("name", name, "a name that no token has", hint=hint)
+    if as_json:
+        print_json({"name": name, "token": secret})
+    else:
+        say(secret)
+        remark("save the token now: only its hash is stored")
+
+
+@token.command("list")
+def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List the names and rights of the tokens.
+
+    Example:
+      windvane token list --store windvane.db
+    """
+    with open_store(store) as opened:
+        tokens = opened.read_tokens()
+    rows = [(token.name, "full" if token.full else "read", token.created) for token in tokens]
+    if as_json:
+        print_json({"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]})
+        return
+    lines = [[name, rights, time.strftime("%Y-%m-%d %H:%M", time.localtime(at))] for name, rights, at in rows]
+    print_table(["token", "rights", "created"], lines, f"Tokens of {store}", left=3)
+
+
+@token.command()
+def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Remove a token.
+
+    It cannot be brought back. A running server rejects it within a second.
+
+    Example:
+      windvane token remove shop --store windvane.db
+    """
+    _check_name(name)
+    with open_store(store) as opened:
+        if not opened.remove_token(name):
+            raise ArgumentError("name", name, "the name of a token")
+        is_last = not opened.read_tokens()
+    if is_last:
+        remark("no token is left: all requests are rejected until you add one or run `windvane token open`")
+    if as_json:
+        print_json({"removed": name})
+
+
+@token.command("open")
+def turn_off_authentication(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Remove all tokens, and turn authentication off.
+
+    Then a server on loopback accepts every request, and one on another address does not start.
+
+    Example:
+      windvane token open --store windvane.db
+    """
+    with open_store(store) as opened:
+        opened.remove_all_tokens()
+    if as_json:
+        print_json({"open": True})
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
+        raise ArgumentError("name", name, f"a string of 1 to {LONGEST_NAME} printable characters")

@@ -1,0 +1,53 @@
+"""``windvane report`` and ``windvane compare`` through the real command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from support.commands import fails, windvane_command
+from windvane.lab.results.results import Results
+
+
+def test_report(bench: Path) -> None:
+    out = windvane_command("report results", bench).stdout.split()
+    assert "results/report.html" in out
+    assert {f"results/figures/regret-{w}.{k}" for w in ("turning", "still") for k in ("png", "pdf", "svg")} <= set(out)
+    found = json.loads(windvane_command("report results --json", bench).stdout)
+    assert found["complete"]
+    assert all((bench / name).stat().st_size > 1000 for name in found["files"])
+    fails("report nowhere", bench, "nowhere: ")
+    fails("report .", bench, ".: ", "manifest.json")
+
+
+def test_compare(bench: Path) -> None:
+    text = windvane_command("compare results", bench).stdout
+    assert re.search(r"turning: final regret minus that of OFUL, 95% confidence", text)
+    line = "compare results --baseline BVD-GLM-UCB --confidence 0.9 --out shown --json"
+    found = json.loads(windvane_command(line, bench).stdout)
+    entries = {(e.environment, e.policy): e for e in Results.open(bench / "results").entries}
+    for row in found["differences"]:
+        gaps = entries[row["environment"], "OFUL"].final - entries[row["environment"], "BVD-GLM-UCB"].final
+        assert row["mean"] == pytest.approx(gaps.mean())
+        assert row["low"] < gaps.mean() < row["high"]
+    assert {f"shown/differences-{w}.png" for w in ("turning", "still")} <= set(found["files"])
+    fails("compare results --baseline UCB1", bench, "`baseline`", "OFUL, BVD-GLM-UCB", "'UCB1'")
+    fails("compare results --confidence 1.5", bench, "--confidence")
+    fails("compare results results", bench, "`folders`", "results")
+    fails("compare", bench, "'folders'")
+
+
+def test_compare_folders(bench: Path, tmp_path: Path) -> None:
+    """The same worlds and seed: runs can be paired across folders."""
+    source = (bench / "two.toml").read_text()
+    (tmp_path / "linear.toml").write_text(source.replace('"BVD-GLM-UCB"', '"GLM-UCB"'))
+    windvane_command("simulate linear.toml --out linear", tmp_path)
+    found = json.loads(windvane_command(f"compare {bench / 'results'} linear --json", tmp_path).stdout)
+    gaps = {(d["environment"], d["label"]): d["mean"] for d in found["differences"]}
+    assert gaps["turning", "linear/OFUL"] == 0.0
+    (tmp_path / "other.toml").write_text(source.replace("seed = 0", "seed = 1"))
+    windvane_command("simulate other.toml --out other", tmp_path)
+    fails(f"compare {bench / 'results'} other", tmp_path, "results", "other", "turning", "seed", "0 and 1")

@@ -1,0 +1,122 @@
+"""Every option of every command, in complete command lines that are run for real.
+
+A new option needs a place in a line below. Each line runs in a folder of its own with ``two.toml`` (a spec),
+``results`` (its results), ``data.csv`` (a labelled data stream) and ``a.db`` (a store with a stream).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+
+from support.commands import SCRIPT
+from support.server import Local, run_command
+from windvane.cli.app import build_app
+
+SERVE = "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --drain 0 --log-format text"
+LINES = [
+    "--version",
+    "new other.toml --replace --json",
+    "simulate two.toml --diagnostics --jobs 1 --out new --restart --json",
+    "report results --json",
+    "compare results --baseline OFUL --confidence 0.9 --out figures --json",
+    "tune two.toml --policy D-LinUCB --environment still --gammas 0.9,0.99 --scales 1 --runs 2 --horizon 20 --seed 1"
+    " --jobs 1 --out tuned --restart --json",
+    "tune --discounts 2 --scales 1 --runs 2 --horizon 20 --cluster local --jobs 1 --out paper-tuned",
+    "bound --horizon 100 --drift 1 --dim 2 --link logistic --S 1 --L 1 --sigma 0.5 --lam 1 --delta 0.05 --gamma 0.9"
+    " --json",
+    "reproduce --arms cube --bonus-scale 0.5 --diagnostics --runs 2 --horizon 30 --seed 7 --jobs 1 --out paper"
+    " --restart --json",
+    "benchmark drift --quick --tuned --worlds rotation --policies OFUL,D-LinUCB --runs 2 --horizon 30 --seed 1 --jobs 1"
+    " --out drift --restart --json",
+    "benchmark streams data.csv --label color --rows 30 --drop-missing --S 2 --policies OFUL,UniformRandom --runs 2"
+    " --seed 1 --jobs 1 --out streams --restart --json",
+    "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
+    "policies --json",
+    f"serve {SERVE} --log-level info --access-log --config service.toml --json",
+    "demo --seconds 1 --port 0 --no-open --json",
+    "demo --seconds 1 --no-open --keep --json",
+    "token add shop --read-only --store a.db --json",
+    "token list --store a.db --json",
+    "token remove page --store a.db --json",
+    "token open --store a.db --json",
+    "verify --store a.db --json",
+    "backup --store a.db --to b.db --json",
+    "restore backup.db --store a.db --replace --record-loss --force --json",
+    "doctor --json",
+    "compile UniformRandom --json",
+]
+# The examples above start no cluster more than once: it takes seconds. It is the same option everywhere.
+ELSEWHERE = {
+    *(f"{command} --cluster" for command in ("simulate", "reproduce", "benchmark drift", "benchmark streams", "study")),
+    "demo --open",  # opens a browser
+    *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
+}
+UNTIL_STOPPED = ("serve", "--keep")  # these run until Ctrl-C
+
+
+@pytest.fixture(scope="module")
+def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the lines need."""
+    folder = tmp_path_factory.mktemp("every-option")
+    shutil.copytree(bench, folder, dirs_exist_ok=True)
+    generator = np.random.default_rng(0)
+    rows = [f"{x:.3f},{'red' if x > 0 else 'blue'}" for x in generator.normal(size=40)]
+    (folder / "data.csv").write_text("\n".join(["x,color", ",red", *rows]))
+    (folder / "service.toml").write_text("port = 1\n")
+    service = Local(folder / "a.db")
+    service.create("shop")
+    service.decide()
+    service.stop()
+    run_command("backup", "--store", folder / "a.db", "--to", folder / "backup.db")
+    run_command("token", "add", "page", "--store", folder / "a.db")
+    return folder
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition(" -")[0])
+def test_the_line_runs(folder: Path, line: str) -> None:
+    process = subprocess.Popen(
+        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    if any(word in line for word in UNTIL_STOPPED):
+        process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert (json.loads(first + rest) is not None) if "--json" in line else first
+
+
+def list_declared_options() -> set[str]:
+    """Return every option that the program declares, after the words that call its command."""
+
+    def list_options(command: object, words: str) -> set[str]:
+        if hasattr(command, "commands"):
+            parts = (list_options(part, f"{words} {name}".strip()) for name, part in command.commands.items())
+            inner: set[str] = set().union(*parts)
+        else:
+            inner = set()
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}  # type: ignore[attr-defined]
+        return inner | {f"{words} {option}".strip() for option in options if option.startswith("--")}
+
+    return list_options(typer.main.get_command(build_app()), "")
+
+
+def test_the_lines_use_every_option() -> None:
+    used = set(ELSEWHERE)
+    for line in LINES:
+        command = re.match(r"(?:benchmark |token )?[a-z]*", line)
+        assert command is not None
+        used |= {f"{command[0]} {option}".strip() for option in re.findall(r"--[\w-]+", line)}
+    declared = list_declared_options()
+    assert declared - used == set(), "add these options to a line above"
+    assert used - declared == set(), "no command has these options"

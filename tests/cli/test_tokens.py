@@ -1,0 +1,61 @@
+"""``windvane token`` through the real command."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import windvane
+from support.commands import fails, windvane_command, windvane_server
+from support.refusals import rejects
+from support.server import parse_json, run_command
+
+
+def test_token(tmp_path: Path) -> None:
+    secret = windvane_command("token add shop --store a.db", tmp_path).stdout.strip()
+    page_token = json.loads(windvane_command("token add page --store a.db --read-only --json", tmp_path).stdout)
+    assert page_token["name"] == "page"
+    fails("token add shop --store a.db", tmp_path, "`name`", "'shop'")
+    with windvane_server("serve --store a.db --port 0 --json", tmp_path) as said:
+        address = json.loads(said)["address"]
+        with windvane.Client(address, secret) as shop, windvane.Client(address, page_token["token"]) as page:
+            shop.create("a", dim=2)
+            assert [stream.name for stream in page.streams()] == ["a"]
+            with rejects(error=windvane.ClientError, status=403, code="read-only-token"):
+                page.archive("a")
+            windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it
+            time.sleep(1.1)
+            with rejects(error=windvane.ClientError, status=401, code="wrong-token"):
+                shop.streams()
+    assert "page   read" in windvane_command("token list --store a.db", tmp_path).stdout
+    (left,) = json.loads(windvane_command("token list --store a.db --json", tmp_path).stdout)["tokens"]
+    assert (left["name"], left["rights"]) == ("page", "read")
+    fails("token remove shop --store a.db", tmp_path, "`name`", "'shop'")
+    fails("token remove --store a.db", tmp_path, "'name'")
+    fails("token list shop --store a.db", tmp_path, "shop")
+    fails("token ad shop --store a.db", tmp_path, "'ad'", "add")
+    fails("token list --store b.db", tmp_path, "b.db", "does not exist")
+    fails(f"token add {'x' * 201} --store b.db", tmp_path, "`name`", "200")
+    assert not (tmp_path / "b.db").exists()
+
+
+def test_the_last_token_and_open(tmp_path: Path) -> None:
+    """Removing the last token does not turn authentication off; ``open`` does, and a server hears of both."""
+    store = tmp_path / "a.db"
+    secret = run_command("token", "add", "shop", "--store", store).stdout.strip()
+    with windvane_server("serve --store a.db --port 0 --json", tmp_path) as said:
+        address = json.loads(said)["address"]
+        with windvane.Client(address) as stranger, windvane.Client(address, secret) as shop:
+            assert shop.ready(wait=60)
+            assert parse_json(run_command("token", "remove", "shop", "--store", store, "--json").stdout) == {
+                "removed": "shop"
+            }
+            time.sleep(1.1)
+            for client in (shop, stranger):
+                with rejects(error=windvane.ClientError, status=401):
+                    client.streams()
+            assert parse_json(run_command("token", "open", "--store", store, "--json").stdout) == {"open": True}
+            time.sleep(1.1)
+            assert list(stranger.streams()) == []
+    assert parse_json(run_command("token", "list", "--store", store, "--json").stdout) == {"tokens": []}
