@@ -62,7 +62,11 @@ def compare(
     differences = paired(align(several), baseline=baseline, confidence=confidence)
     if not differences:
         raise InputError(f"{folders[0]}: there is only one policy; nothing to compare it with")
-    written = _draw(differences, confidence, out)
+    written: list[str] = []
+    if out is not None:
+        from windvane.lab.report.presentation import draw_differences
+
+        written = [str(path) for path in draw_differences(differences, out, confidence)]
     if as_json:
         rows = [dataclasses.asdict(difference) for difference in differences]
         print_json({"confidence": confidence, "differences": rows, "files": written})
@@ -78,11 +82,3 @@ def _line(d: Difference) -> list[str]:
     verdict = "worse" if d.low > 0 else "better" if d.high < 0 else "no significant difference"
     p = "–" if d.p != d.p else f"{d.p:.2g}"
     return [d.label, number(d.mean), number(d.low), number(d.high), p, share(d.won), str(d.n), verdict]
-
-
-def _draw(differences: list[Difference], confidence: float, folder: Path | None) -> list[str]:
-    if folder is None:
-        return []
-    from windvane.lab.report.presentation import draw_differences
-
-    return [str(path) for path in draw_differences(differences, folder, confidence)]

@@ -8,21 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from windvane.cli import options
 from windvane.cli.console import number, print_table, remark, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import (
-    AsJson,
-    Cluster,
-    Jobs,
-    OptionalHorizon,
-    OptionalRuns,
-    Out,
-    Policies,
-    Restart,
-    Seed,
-    split_names,
-)
 from windvane.cli.streams import streams
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import Standing
@@ -48,15 +37,15 @@ def drift(
         bool, typer.Option("--tuned", help="Also run each policy at its best bonus scale, chosen on other runs.")
     ] = False,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
-    policies: Policies = None,
-    runs: OptionalRuns = None,
-    horizon: OptionalHorizon = None,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    policies: options.Policies = None,
+    runs: options.OptionalRuns = None,
+    horizon: options.OptionalHorizon = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
@@ -68,9 +57,8 @@ def drift(
       windvane benchmark drift --tuned --out benchmark
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
-    spec = worlds_benchmark.benchmark_spec(
-        quick, runs=runs, horizon=horizon, seed=seed, worlds=split_names(worlds), policies=split_names(policies)
-    )
+    names = {"worlds": options.split_names(worlds), "policies": options.split_names(policies)}
+    spec = worlds_benchmark.benchmark_spec(quick, runs=runs, horizon=horizon, seed=seed, **names)
     folder = out or Path("benchmark-drift" + ("-quick" if quick else ""))
     results, scales = worlds_benchmark.run_benchmark(
         spec, folder, functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart), tuned=tuned
