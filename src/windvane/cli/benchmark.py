@@ -10,25 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli import FAILED
+from windvane.cli import FAILED, options
 from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import (
-    AsJson,
-    CheckPolicies,
-    Cluster,
-    Jobs,
-    OptionalHorizon,
-    OptionalRuns,
-    OptionalSeed,
-    Out,
-    Policies,
-    Restart,
-    Seed,
-    SpecFile,
-    split_names,
-)
 from windvane.cli.streams import streams
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
@@ -60,16 +45,16 @@ def drift(
     quick: Annotated[bool, typer.Option("--quick", help="A small, noisy benchmark that takes two minutes.")] = False,
     tuned: Tuned = False,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
-    policies: Policies = None,
-    check_policies: CheckPolicies = False,
-    runs: OptionalRuns = None,
-    horizon: OptionalHorizon = None,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    policies: options.Policies = None,
+    check_policies: options.CheckPolicies = False,
+    runs: options.OptionalRuns = None,
+    horizon: options.OptionalHorizon = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
@@ -82,7 +67,12 @@ def drift(
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
     spec = worlds_benchmark.benchmark_spec(
-        quick, runs=runs, horizon=horizon, seed=seed, worlds=split_names(worlds), policies=split_names(policies)
+        quick,
+        runs=runs,
+        horizon=horizon,
+        seed=seed,
+        worlds=options.split_names(worlds),
+        policies=options.split_names(policies),
     )
     if check_policies:
         check_own_policies(spec.policies)
@@ -93,18 +83,18 @@ def drift(
 
 @benchmark.command("spec")
 def own(
-    file: SpecFile,
+    file: options.SpecFile,
     tuned: Tuned = False,
-    policies: Policies = None,
-    check_policies: CheckPolicies = False,
-    runs: OptionalRuns = None,
-    horizon: OptionalHorizon = None,
-    seed: OptionalSeed = None,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    policies: options.Policies = None,
+    check_policies: options.CheckPolicies = False,
+    runs: options.OptionalRuns = None,
+    horizon: options.OptionalHorizon = None,
+    seed: options.OptionalSeed = None,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run every policy in the environments of a spec of yours, and print a leaderboard.
 
@@ -116,7 +106,7 @@ def own(
     """
     sizes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
     chosen = {name: value for name, value in sizes.items() if value is not None}
-    spec = own_benchmark(dataclasses.replace(Spec.read(file, check=False), **chosen), split_names(policies))
+    spec = own_benchmark(dataclasses.replace(Spec.read(file, check=False), **chosen), options.split_names(policies))
     if check_policies:
         check_own_policies(spec.policies)
     failures: list[CellError] = []

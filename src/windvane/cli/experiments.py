@@ -10,23 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli import InterruptedRunError
+from windvane.cli import InterruptedRunError, options
 from windvane.cli.bounds import bounds_to_json, print_bounds
 from windvane.cli.commands import CONTINUE
 from windvane.cli.console import DRAWING, ProgressBar, print_json, remark, say
-from windvane.cli.options import (
-    AsJson,
-    CheckPolicies,
-    Cluster,
-    Horizon,
-    Jobs,
-    Out,
-    Restart,
-    Runs,
-    Seed,
-    SpecFile,
-    WithDiagnostics,
-)
 from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import experiment as lab_experiment
 from windvane.lab.results.folder import Recipe
@@ -76,15 +63,15 @@ def _describe_finished(folder: Path) -> str:
 def reproduce(
     arms: Annotated[str, typer.Option(help=f"How arms are drawn: {', '.join(paper.ARMS)}.")] = "ball",
     bonus_scale: Annotated[float, typer.Option(help="Multiplies every bonus; 1 is as printed.", min=0.0)] = 1.0,
-    diagnostics: WithDiagnostics = False,
-    runs: Runs = paper.RUNS,
-    horizon: Horizon = paper.HORIZON,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    diagnostics: options.WithDiagnostics = False,
+    runs: options.Runs = paper.RUNS,
+    horizon: options.Horizon = paper.HORIZON,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Reproduce the paper's experiment: table, figures and a report, beside the published result.
 
@@ -142,14 +129,14 @@ def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed
 
 
 def simulate(
-    spec: SpecFile,
-    diagnostics: WithDiagnostics = False,
-    check_policies: CheckPolicies = False,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    spec: options.SpecFile,
+    diagnostics: options.WithDiagnostics = False,
+    check_policies: options.CheckPolicies = False,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment. If it is stopped, repeat the command to continue.
 

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli import FAILED
+from windvane.cli import FAILED, options
 from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
-from windvane.cli.options import AsJson, CheckPolicies, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, split_names
 from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results
@@ -34,15 +33,15 @@ def streams(
     s: Annotated[
         float, typer.Option("--S", help="The norm bound S that policies assume. They assume B_T = 2 S.", min=1e-6)
     ] = 1.0,
-    policies: Policies = None,
-    check_policies: CheckPolicies = False,
-    runs: Runs = streams_benchmark.RUNS,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    policies: options.Policies = None,
+    check_policies: options.CheckPolicies = False,
+    runs: options.Runs = streams_benchmark.RUNS,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run every policy on labelled data streams, and print a leaderboard.
 
@@ -58,7 +57,14 @@ def streams(
     """
     missing = "drop" if drop_missing else "refuse"
     experiments = streams_benchmark.streams_experiments(
-        files, label=label, rows=rows, missing=missing, policies=split_names(policies), runs=runs, seed=seed, S=s
+        files,
+        label=label,
+        rows=rows,
+        missing=missing,
+        policies=options.split_names(policies),
+        runs=runs,
+        seed=seed,
+        S=s,
     )
     if check_policies:
         check_own_policies(experiments[0].spec.policies)

@@ -8,19 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from windvane.cli import options
 from windvane.cli.console import number, print_json, print_table, say
 from windvane.cli.experiments import conduct
-from windvane.cli.options import (
-    AsJson,
-    Cluster,
-    Jobs,
-    OptionalHorizon,
-    OptionalRuns,
-    OptionalSeed,
-    Out,
-    Policy,
-    Restart,
-)
 from windvane.errors import ArgumentError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies.paper import paper_spec
@@ -31,21 +21,21 @@ RUNS = 20  # of every point of the grid, where no spec says otherwise
 
 def tune(
     spec: Annotated[Path | None, typer.Argument(help="The world to tune in (default: the paper's).")] = None,
-    policy: Policy = "BVD-GLM-UCB",
+    policy: options.Policy = "BVD-GLM-UCB",
     discounts: Annotated[
         int, typer.Option(help="How many discounts, with memories from 10 rounds to the horizon.", min=1, max=1000)
     ] = 20,
     gammas: Annotated[str | None, typer.Option(help="These discounts instead: 0.9,0.99,0.999")] = None,
     scales: Annotated[str, typer.Option(help="The bonus scales: 0.25,0.5,1")] = "0.25,0.5,1",
     environment: Annotated[str | None, typer.Option(help="Which environment of the spec, if it has several.")] = None,
-    runs: OptionalRuns = None,
-    horizon: OptionalHorizon = None,
-    seed: OptionalSeed = None,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    out: Out = None,
-    restart: Restart = False,
-    as_json: AsJson = False,
+    runs: options.OptionalRuns = None,
+    horizon: options.OptionalHorizon = None,
+    seed: options.OptionalSeed = None,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
+    out: options.Out = None,
+    restart: options.Restart = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Sweep discount and bonus scale at once, and draw the heat map of the regret.
 
