@@ -17,7 +17,7 @@ from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
 LANES = 30  # lanes per cell, the unit of work of a worker
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
-CHECK_HORIZON = 1000  # what a policy that is checked is told; more rounds than any check plays
+CHECK_HORIZON = 1000  # rounds that a policy is built for when it is checked; no check plays as many
 
 Conduct = Callable[[Spec, Path, str, Recipe], Results]
 """``conduct(spec, folder, text, recipe)`` runs a spec in a folder; ``text`` describes it on the progress bar."""
@@ -48,17 +48,10 @@ def run_parts(parts: Iterable[Part], folder: Path, conduct: Conduct, recipe: Rec
 def choose_policies(
     names: Sequence[str] | None, allowed: Collection[str], known: Sequence[PolicySpec] = ()
 ) -> list[PolicySpec]:
-    """Return the policies with these names, at least one of which must not be a reference.
+    """Return the policies with these ``names`` (default: all), at least one of which must not be a reference.
 
-    Parameters
-    ----------
-    names
-        Each the name of an ``allowed`` or ``known`` policy, or "module:Class". Default: all of ``allowed`` and
-        ``known``.
-    allowed
-        Names of registered policies.
-    known
-        Policies of a spec. They replace registered policies of the same name.
+    A name is "module:Class", or that of an ``allowed`` registered policy or of a ``known`` policy of a spec, which
+    replaces a registered one of the same name.
     """
     by_name = {policy.name: policy for policy in [*map(PolicySpec, allowed), *known]}
     if names is None:
@@ -75,19 +68,10 @@ def choose_policies(
 
 
 def check_policies(names: Iterable[str] | None, **options: bool) -> None:
-    """Run :func:`windvane.checks.check_policy` on each "module:Class" among ``names``.
+    """Run :func:`windvane.checks.check_policy` on each "module:Class" among ``names``; other names are skipped.
 
-    Parameters
-    ----------
-    names
-        Names of policies, as :func:`choose_policies` takes them; names of registered policies are skipped.
-    **options
-        Options of ``check_policy``, such as ``deterministic=False``.
-
-    Raises
-    ------
-    ArgumentError
-        A policy fails a check; the message names the check and what went wrong.
+    ``options`` are those of ``check_policy``, such as ``deterministic=False``. A policy that fails raises an
+    :class:`ArgumentError` about ``policies`` that names the check and what went wrong.
     """
     from windvane.checks import check_policy
 
