@@ -28,7 +28,7 @@ def simulate_part(spec: Spec, folder: Path, _text: str, recipe: Recipe) -> Resul
     return simulate(spec, folder, recipe=recipe)
 
 
-class Part(NamedTuple):
+class ExperimentPart(NamedTuple):
     """One of several experiments: its sub-folder, its text on the progress bar, its spec, and more for its recipe."""
 
     folder: str
@@ -37,7 +37,7 @@ class Part(NamedTuple):
     recipe: Mapping[str, Any] = {}
 
 
-def run_parts(parts: Iterable[Part], folder: Path, conduct: Conduct, recipe: Recipe) -> list[Results]:
+def run_parts(parts: Iterable[ExperimentPart], folder: Path, conduct: Conduct, recipe: Recipe) -> list[Results]:
     """Run each part in its sub-folder of ``folder``, and return their results."""
     return [
         conduct(part.spec, folder / part.folder, part.text, {**recipe, "part": part.folder, **part.recipe})

@@ -27,7 +27,7 @@ from windvane.arguments import Array
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import Row, spread, summary_rows
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
 from windvane.lab.studies.tuned_benchmark import shift_seed
 
@@ -128,11 +128,11 @@ def run_no_tuning(
     base = benchmark_spec(runs=runs, horizon=horizon, seed=seed)
     set_aside = [WORLDS[name].build_spec(name, base.horizon, SET_ASIDE_DIM) for name in SET_ASIDE]
     base = dataclasses.replace(base, environments=[*base.environments, *set_aside])
-    grid = Part("grid", "every memory and bonus", grid_spec(base))
+    grid = ExperimentPart("grid", "every memory and bonus", grid_spec(base))
     pairs = find_best_pairs(*run_parts([grid], folder, conduct, recipe))
     count = len(base.environments)
     parts = [
-        Part(f"{i:02d}", f"environment {i} of {count}", comparison_spec(base, world, *pairs[world.name]))
+        ExperimentPart(f"{i:02d}", f"environment {i} of {count}", comparison_spec(base, world, *pairs[world.name]))
         for i, world in enumerate(base.environments, 1)
     ]
     comparisons = []

@@ -24,7 +24,7 @@ from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.bounds import evaluate
 from windvane.lab.studies.unknown_drift import DIM, make_arc
 
@@ -85,7 +85,7 @@ def run_rates(
     confidence: float = 0.95,
 ) -> list[Slope]:
     """Run the study in ``folder``, an experiment per horizon."""
-    parts = [Part(f"horizon-{T}", f"T = {T}", rates_spec(T, runs=runs, seed=seed)) for T in horizons]
+    parts = [ExperimentPart(f"horizon-{T}", f"T = {T}", rates_spec(T, runs=runs, seed=seed)) for T in horizons]
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "rates"})
     slopes = []
     for name, (power, proven) in FAMILIES.items():

@@ -17,7 +17,7 @@ from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
 from windvane.lab.spec.policy_spec import SCALES as SCALE_SETTINGS
-from windvane.lab.studies.benchmarks import Conduct, Part, merge_results, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
 from windvane.policies.registry import Signature
 
 DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
@@ -99,11 +99,11 @@ def run_benchmark(
     results = conduct(base, folder, text, {**recipe, "part": BASE})
     if held_back is None:
         return results, {}
-    part = Part(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
+    part = ExperimentPart(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
     scales = find_best_scales(*run_parts([part], folder, conduct, recipe))
     count = len(base.environments)
     parts = [
-        Part(
+        ExperimentPart(
             _tuned_folder(number),
             f"tuned policies, environment {number} of {count}",
             tuned_spec(base, environment, scales[environment.name]),
