@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,8 @@ import pytest
 import windvane.lab
 from support.refusals import rejects
 from windvane.environments import BallArms, Rotation
-from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
+from windvane.lab import Entry, EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
+from windvane.lab.results import folder_writer
 from windvane.lab.results.folder import TABLES, FolderError
 from windvane.lab.results.stored_tables import MissingLibraryError, concat_tables
 from windvane.lab.results.summary import summary_rows
@@ -154,6 +157,33 @@ def test_columns_of_different_types_are_joined() -> None:
     }
     mixed = [pa.table({"sweep_x": values}) for values in ([0.5], ["tight"], [True], [[1, 2]])]
     assert concat_tables(mixed)["sweep_x"].to_pylist() == ["0.5", "tight", "true", "[1, 2]"]
+
+
+def test_swept_values_are_columns_of_any_table_and_no_diagnostics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every table may have them; a policy may sweep texts, flags and lists."""
+    write = folder_writer.tables
+
+    def with_sweeps(*arguments: Any) -> dict[str, pa.Table]:
+        tables = write(*arguments)
+        return {n: t.append_column("sweep_link", pa.array(["probit"] * len(t))) for n, t in tables.items()}
+
+    monkeypatch.setattr(folder_writer, "tables", with_sweeps)
+    results = simulate(dataclasses.replace(SPEC, diagnostics=False), tmp_path, jobs=1)
+    assert results.complete
+    assert not any(entry.diagnostics for entry in results.entries)
+    assert set(results.frame("paths").sweep_link) == {"probit"}
+    entries = [dataclasses.replace(results.entries[0], variant={"x": x}) for x in (0.5, 2)]
+    assert label_free_summary(entries).sweep_x.tolist() == [0.5, 2.0]
+    entries = [dataclasses.replace(results.entries[0], variant={"x": x}) for x in (0.5, True, "a", [1, 2])]
+    assert label_free_summary(entries).sweep_x.tolist() == ["0.5", "true", '"a"', "[1, 2]"]
+
+
+def label_free_summary(entries: list[Entry]) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("windvane.lab.results.results.variant_label", lambda policy, _variant: policy)
+        return Results(Path(), {}, entries, 1, 1).summary()
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

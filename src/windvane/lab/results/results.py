@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Columns of "curves" that are not diagnostics. Every stored table may also have columns "sweep_NAME".
 _CURVES = {"environment", "policy", "variant", "run", "round", "regret"}
 _SWEEP = "sweep_"
+_NAMES = ("environment", "policy")
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,12 @@ def _read_columns(table: str, contents: list[dict[str, bytes]]) -> dict[str, npt
     if not parts:
         return {}
     whole = concat_tables(parts)
-    names = [n for n in whole.column_names if n not in ("environment", "policy") and not n.startswith(_SWEEP)]
+    columns = {name: whole[name] for name in whole.column_names if name not in _NAMES and not name.startswith(_SWEEP)}
     return {
-        name: np.array(whole[name].to_pylist()) if pa.types.is_list(whole[name].type) else whole[name].to_numpy()
-        for name in names
+        name: column.combine_chunks().flatten().to_numpy().reshape(len(whole), -1)  # vectors of one dimension
+        if pa.types.is_list(column.type)
+        else column.to_numpy()
+        for name, column in columns.items()
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ def parse_table(content: bytes) -> pyarrow.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.BufferReader(content)).read()
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # tables of a cell are small
 
 
 def unify_schemas(schemas: Iterable[pyarrow.Schema]) -> pyarrow.Schema:
@@ -98,8 +99,4 @@ def to_frame(table: pyarrow.Table, library: str | None = None) -> Any:
     installed = next((name for name in wanted if importlib.util.find_spec(name)), None)
     if installed is None:
         raise MissingLibraryError(wanted)
-    if installed == "pandas":
-        return table.to_pandas()
-    import polars
-
-    return polars.from_arrow(table)
+    return table.to_pandas() if installed == "pandas" else importlib.import_module(installed).from_arrow(table)

@@ -96,8 +96,10 @@ def summary_table(results: Results) -> pyarrow.Table:
     columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in plain[:3]}
     for name in dict.fromkeys(name for row in rows for name in row.variant):
         values = [row.variant.get(name) for row in rows]
-        is_uniform = len({type(value) for value in values if value is not None}) == 1
-        columns[f"sweep_{name}"] = values if is_uniform else [None if v is None else json.dumps(v) for v in values]
+        try:
+            columns[f"sweep_{name}"] = pa.array(values)
+        except pa.ArrowException:  # values of several types
+            columns[f"sweep_{name}"] = [None if value is None else json.dumps(value) for value in values]
     columns |= {name: [getattr(row, name) for row in rows] for name in plain[3:]}
     columns["told"] = [told_text(row.told) for row in rows]
     columns |= {f"stage_{i}": [row.stages[i] for row in rows] for i in range(len(rows[0].stages))}

@@ -18,7 +18,7 @@ from windvane.policies.registry import POLICIES
 
 LANES = 30  # lanes per cell, the unit of work of a worker
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
-CHECK_HORIZON = 1000  # what a policy that is checked is told; more rounds than any check plays
+CHECK_HORIZON = 1000  # rounds that a policy is built for when it is checked; no check plays as many
 
 Conduct = Callable[[Spec, Path, str, Recipe], Results]
 """``conduct(spec, folder, text, recipe)`` runs a spec in a folder; ``text`` describes it on the progress bar."""
@@ -29,7 +29,7 @@ def simulate_part(spec: Spec, folder: Path, _text: str, recipe: Recipe) -> Resul
     return simulate(spec, folder, recipe=recipe)
 
 
-class Part(NamedTuple):
+class ExperimentPart(NamedTuple):
     """One of several experiments: its sub-folder, its text on the progress bar, its spec, and more for its recipe."""
 
     folder: str
@@ -38,7 +38,7 @@ class Part(NamedTuple):
     recipe: Mapping[str, Any] = {}
 
 
-def run_parts(parts: Iterable[Part], folder: Path, conduct: Conduct, recipe: Recipe) -> list[Results]:
+def run_parts(parts: Iterable[ExperimentPart], folder: Path, conduct: Conduct, recipe: Recipe) -> list[Results]:
     """Run each part in its sub-folder of ``folder``, and return their results."""
     return [
         conduct(part.spec, folder / part.folder, part.text, {**recipe, "part": part.folder, **part.recipe})
@@ -49,17 +49,10 @@ def run_parts(parts: Iterable[Part], folder: Path, conduct: Conduct, recipe: Rec
 def choose_policies(
     names: Sequence[str] | None, allowed: Collection[str], known: Sequence[PolicySpec] = ()
 ) -> list[PolicySpec]:
-    """Return the policies with these names, at least one of which must not be a reference.
+    """Return the policies with these ``names`` (default: all), at least one of which must not be a reference.
 
-    Parameters
-    ----------
-    names
-        Each the name of an ``allowed`` or ``known`` policy, or "module:Class". Default: all of ``allowed`` and
-        ``known``.
-    allowed
-        Names of registered policies.
-    known
-        Policies of a spec. They replace registered policies of the same name.
+    A name is "module:Class", or that of an ``allowed`` registered policy or of a ``known`` policy of a spec, which
+    replaces a registered one of the same name.
     """
     by_name = {policy.name: policy for policy in [*map(PolicySpec, allowed), *known]}
     if names is None:

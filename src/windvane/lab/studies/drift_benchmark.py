@@ -44,7 +44,7 @@ INTERCEPT, CLICKS_S = -3.9, 5.0  # of the clicks
 
 
 @dataclass(frozen=True)
-class World:
+class DriftWorld:
     """A world of any horizon and dimension."""
 
     drift: Drift | Callable[[int, int], Drift]
@@ -94,19 +94,19 @@ _two_switches = functools.partial(_jumps, (0.0, math.pi / 2, math.pi), 1.0)
 _ten_switches = functools.partial(_jumps, [math.pi * i / 10 for i in range(11)], 1.0)
 _reversals = functools.partial(_jumps, (-math.pi / 3, 5 * math.pi / 6, -math.pi / 3), CLICKS_S)
 
-WORLDS: dict[str, World] = {
-    "rotation": World(Rotation()),
-    "slow turn": World(_turn),
-    "fast turns": World(Arc(8 * math.pi)),
-    "two switches": World(_two_switches),
-    "ten small switches": World(_ten_switches),
-    "random walk": World(_walk),
-    "stationary": World(Static()),
-    "counts": World(Rotation(), OrthogonalArms(), link="poisson"),
-    "fixed arms turning": World(_turn, _fixed_arms),
-    "fixed arms switching": World(_two_switches, _fixed_arms),
-    "clicks": World(_reversals, SkewedArms(), S=CLICKS_S, clicks=True),
-    "large S": World(Rotation(), S=5.0),
+WORLDS: dict[str, DriftWorld] = {
+    "rotation": DriftWorld(Rotation()),
+    "slow turn": DriftWorld(_turn),
+    "fast turns": DriftWorld(Arc(8 * math.pi)),
+    "two switches": DriftWorld(_two_switches),
+    "ten small switches": DriftWorld(_ten_switches),
+    "random walk": DriftWorld(_walk),
+    "stationary": DriftWorld(Static()),
+    "counts": DriftWorld(Rotation(), OrthogonalArms(), link="poisson"),
+    "fixed arms turning": DriftWorld(_turn, _fixed_arms),
+    "fixed arms switching": DriftWorld(_two_switches, _fixed_arms),
+    "clicks": DriftWorld(_reversals, SkewedArms(), S=CLICKS_S, clicks=True),
+    "large S": DriftWorld(Rotation(), S=5.0),
 }
 
 

@@ -1,17 +1,15 @@
-"""A study of what AdaptiveGLMUCB loses by not knowing how fast the world moves, how much to explore, and the scale S.
+"""A study: what AdaptiveGLMUCB loses by not knowing how fast the world moves, how much to explore, and the scale S.
 
-In every environment of the drift benchmark, AdaptiveGLMUCB with its default settings is compared with the same policy
-with one memory and one bonus scale. This pair is the one of a 6 x 6 grid that did best in that environment, on separate
-runs (a fifth as many). Three more policies run in each environment: BOB-BVD-GLM-UCB, which learns the discount as the
-paper proposes; Greedy, which has no bonus; and AdaptiveGLMUCB without S. All other policies know S.
+In every environment of the drift benchmark, AdaptiveGLMUCB is compared with itself at the pair of one memory and one
+bonus scale, of a 6 x 6 grid, that did best there on separate runs. BOB-BVD-GLM-UCB, Greedy and AdaptiveGLMUCB without S
+run beside them; all other policies know S.
 
     ratio = mean regret of AdaptiveGLMUCB / mean regret of the chosen pair
 
-The pair is chosen from 36 on few runs, so it may not be the best one. This makes the ratio look slightly too good. The
-error of the ratio is that of paired runs: to first order, run i moves log(ratio) by a_i / mean(a) - c_i / mean(c).
-Here a_i and c_i are the regrets of AdaptiveGLMUCB and of the chosen pair. The three environments with d = 5
-(:data:`SET_ASIDE`) were not used in the development of AdaptiveGLMUCB, and their ratios are reported separately. The
-constants of the policy were chosen in the other environments, so the ratios there are too good.
+To first order, run i moves log(ratio) by a_i / mean(a) - c_i / mean(c), with a_i and c_i the regrets of AdaptiveGLMUCB
+and of the chosen pair; this gives the error of the ratio. The pair is chosen on few runs and may not be the best, so
+the ratio is a little too good. So are the ratios where the constants of the policy were chosen; the environments of
+:data:`SET_ASIDE` were not used for that, and are reported separately.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from windvane.arguments import Array
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import Row, spread, summary_rows
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
 from windvane.lab.studies.tuned_benchmark import shift_seed
 
@@ -130,11 +128,11 @@ def run_no_tuning(
     base = benchmark_spec(runs=runs, horizon=horizon, seed=seed)
     set_aside = [WORLDS[name].build_spec(name, base.horizon, SET_ASIDE_DIM) for name in SET_ASIDE]
     base = dataclasses.replace(base, environments=[*base.environments, *set_aside])
-    grid = Part("grid", "every memory and bonus", grid_spec(base))
+    grid = ExperimentPart("grid", "every memory and bonus", grid_spec(base))
     pairs = find_best_pairs(*run_parts([grid], folder, conduct, recipe))
     count = len(base.environments)
     parts = [
-        Part(f"{i:02d}", f"environment {i} of {count}", comparison_spec(base, world, *pairs[world.name]))
+        ExperimentPart(f"{i:02d}", f"environment {i} of {count}", comparison_spec(base, world, *pairs[world.name]))
         for i, world in enumerate(base.environments, 1)
     ]
     comparisons = []

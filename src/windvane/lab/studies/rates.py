@@ -6,11 +6,9 @@ BVD-GLM-UCB at its own discount, with orthogonal arms (Theorem 1's assumption) a
     B_T = 1.5                        proven: T^(2/3)
     B_T = 1.5 (T / 3000)^(1/3)       proven: B_T^(1/3) T^(2/3), that is T^(7/9)
 
-up to logarithms. A slope is that of the least squares line of log(mean final regret) on log T. "The bound" is Theorem 1
-as :func:`windvane.theory.regret_bound` evaluates it at the same horizons, logarithms included. The interval of a slope
-is Student's, from the spread over runs (run i at all horizons is one observation, because its random numbers are
-shared). It covers the noise of the means, not whether log regret is a line. A proven rate is an upper bound as T grows,
-so a smaller slope at these horizons contradicts nothing.
+up to logarithms. A slope is that of the least squares line of log(mean final regret) on log T, with Student's interval
+over runs, which does not say whether log regret is a line. "The bound" is Theorem 1 at the same horizons, logarithms
+included. A proven rate is an upper bound as T grows, so a smaller slope at these horizons contradicts nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.bounds import evaluate
 from windvane.lab.studies.unknown_drift import DIM, make_arc
 
@@ -87,7 +85,7 @@ def run_rates(
     confidence: float = 0.95,
 ) -> list[Slope]:
     """Run the study in ``folder``, an experiment per horizon."""
-    parts = [Part(f"horizon-{T}", f"T = {T}", rates_spec(T, runs=runs, seed=seed)) for T in horizons]
+    parts = [ExperimentPart(f"horizon-{T}", f"T = {T}", rates_spec(T, runs=runs, seed=seed)) for T in horizons]
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "rates"})
     slopes = []
     for name, (power, proven) in FAMILIES.items():

@@ -28,7 +28,7 @@ from windvane.lab.spec.experiment_spec import LabelledStreamSpec, Spec
 from windvane.lab.studies.benchmarks import (
     LANES,
     Conduct,
-    Part,
+    ExperimentPart,
     choose_policies,
     merge_results,
     run_parts,
@@ -106,7 +106,7 @@ def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: 
     """Run each experiment in its own folder inside ``folder``, and return all entries together."""
     folders = slugs(experiment.file.name for experiment in experiments)
     parts = [
-        Part(folders[name], f"{name}, file {number} of {len(experiments)}", experiment.spec)
+        ExperimentPart(folders[name], f"{name}, file {number} of {len(experiments)}", experiment.spec)
         for number, experiment in enumerate(experiments, 1)
         for name in [experiment.file.name]
     ]

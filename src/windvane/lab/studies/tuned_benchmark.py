@@ -16,7 +16,7 @@ from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, merge_results, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
 
 DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
 BASE, HELD_BACK = "base", "held-back"  # parts of a benchmark; the others are tuned/01, tuned/02, ...
@@ -91,11 +91,11 @@ def run_benchmark(
     results = conduct(base, folder, text, {**recipe, "part": BASE})
     if held_back is None:
         return results, {}
-    part = Part(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
+    part = ExperimentPart(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
     scales = find_best_scales(*run_parts([part], folder, conduct, recipe))
     count = len(base.environments)
     parts = [
-        Part(
+        ExperimentPart(
             _tuned_folder(number),
             f"tuned policies, environment {number} of {count}",
             tuned_spec(base, environment, scales[environment.name]),

@@ -21,7 +21,7 @@ from windvane.environments import Arc, BallArms
 from windvane.errors import ArgumentError
 from windvane.lab.results.summary import Row, summary_rows
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 
 DRIFTS = (0.0, 0.5, 1.5, 6.0, 24.0)
 HORIZON, RUNS = 12_000, 20
@@ -78,7 +78,9 @@ def run_unknown_drift(
 ) -> UnknownDrift:
     """Run the study in ``folder``, an experiment per drift."""
     parts = [
-        Part(f"drift-{drift:g}", f"B_T = {drift:g}", unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed))
+        ExperimentPart(
+            f"drift-{drift:g}", f"B_T = {drift:g}", unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed)
+        )
         for drift in drifts
     ]
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "unknown-drift"})
