@@ -15,7 +15,7 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo", "compile")  # these need ``service``
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
-    "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "h11", "httpcore2", "httptools", "joblib",
+    "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "h11", "httpcore2", "httptools", "jinja2", "joblib",
     "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette", "typer",
     "uvicorn",
 }  # fmt: skip
