@@ -90,7 +90,7 @@ def to_page(colour: str) -> str:
 def _axis(axis: Axis) -> Chart:
     label, is_log, is_bent = to_markup(axis.label), axis.scale == "log", axis.scale == "symlog"
     result: Chart = {"title": {"text": label}, "automargin": True, "showgrid": axis.has_grid, "zeroline": False}
-    result["type"] = "log" if is_log else "linear"
+    result |= {"type": "log" if is_log else "linear", "tickformat": "," if axis.form == ",.0f" else ""}
     if axis.low == 0.0:
         result["rangemode"] = "tozero"
     if axis.low is not None and axis.high is not None:
@@ -118,7 +118,7 @@ def _shapes(mark: Mark) -> list[Chart]:
     along, across = mark.axis, "y" if mark.axis == "x" else "x"
     shape |= {f"{along}0": mark.low, f"{along}1": mark.high, f"{across}0": 0, f"{across}1": 1, f"{across}ref": "paper"}
     if mark.low == mark.high:
-        shape["line"] = {"width": 1, "color": EDGE}
+        shape["line"] = {"width": 1.5, "color": EDGE}
     if mark.text:
         shape["label"] = {"text": to_markup(mark.text), "textposition": "top center", "font": {"size": 12}}
     return [shape]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
-from markupsafe import Markup
 
 from windvane._files import write_atomically
 from windvane.lab.figures import curves, plotly_renderer
@@ -74,8 +73,8 @@ def write_report(
     scripts = [_plotly(), _read("report.js")]
     page = TEMPLATES.get_template("report.html").render(
         security_policy=_security_policy(scripts),
-        style=Markup(_read("report.css")),
-        scripts=[Markup(script) for script in scripts],
+        style=_read("report.css"),
+        scripts=scripts,
         heading=tidy(heading, 200),
         results=results,
         labels={entry.label for entry in entries},
