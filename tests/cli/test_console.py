@@ -78,11 +78,6 @@ def test_tables_are_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines == ["A title that is longer than the table", "policy  regret", "a [b]      1.0", "longer    22.0"]
 
 
-def test_a_table_of_items() -> None:
-    columns = {"name": str, "double": lambda value: str(2 * value)}
-    assert Table.of([1, 2], columns, "A", left=2) == (["name", "double"], [["1", "2"], ["2", "4"]], "A", 2)
-
-
 def test_an_answer_is_a_document_or_text(capsys: pytest.CaptureFixture[str]) -> None:
     answer = Answer({"a": 1}, ["x" * 300, Table(["a"], [["1"]]), Note("why")], 1)
     assert answer.print(as_json=True) == 1

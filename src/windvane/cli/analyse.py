@@ -51,11 +51,11 @@ def compare(
     if not differences:
         raise InputError(f"{folders[0]}: there is only one policy; nothing to compare it with")
     files = _draw(differences, confidence, out)
-    tables = []
+    columns, tables = ["policy", "difference", "low", "high", "p", "runs won", "runs", "verdict"], []
     for name in dict.fromkeys(d.environment for d in differences):
         here = [d for d in differences if d.environment == name]
         title = f"{name}: final regret minus that of {here[0].baseline}, {confidence:.0%} confidence"
-        tables.append(Table.of(here, DIFFERENCE_COLUMNS, title))
+        tables.append(Table(columns, [_describe(d) for d in here], title))
     return Answer({"confidence": confidence, "differences": differences, "files": files}, tables)
 
 
@@ -67,16 +67,10 @@ def _draw(differences: list[Difference], confidence: float, folder: Path | None)
     return draw_differences(differences, folder, confidence)
 
 
-DIFFERENCE_COLUMNS = {
-    "policy": lambda d: d.label,
-    "difference": lambda d: number(d.mean),
-    "low": lambda d: number(d.low),
-    "high": lambda d: number(d.high),
-    "p": lambda d: "–" if d.p != d.p else f"{d.p:.2g}",
-    "runs won": lambda d: share(d.won),
-    "runs": lambda d: str(d.n),
-    "verdict": lambda d: "worse" if d.low > 0 else "better" if d.high < 0 else "no significant difference",
-}
+def _describe(d: Difference) -> list[str]:
+    verdict = "worse" if d.low > 0 else "better" if d.high < 0 else "no significant difference"
+    p = "–" if d.p != d.p else f"{d.p:.2g}"
+    return [d.label, number(d.mean), number(d.low), number(d.high), p, share(d.won), str(d.n), verdict]
 
 
 def export(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from windvane.cli.console import Answer, Blocks, Note, Table, number
-from windvane.cli.options import OptionalHorizon
+from windvane.cli.options import OptionalHorizon, list_chosen
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
@@ -38,12 +38,8 @@ def bound(
       windvane bound --horizon 3000 --drift 1.5708 --dim 2
       windvane bound reproduction
     """
-    constants: dict[str, Any] = {
-        "horizon": horizon, "drift": drift, "dim": dim, "link": link, "S": s, "L": ell, "sigma": sigma
-    }  # fmt: skip
-    constants = {name: value for name, value in constants.items() if value is not None}
-    agent: dict[str, Any] = {"lam": lam, "delta": delta, "gamma": gamma}
-    agent = {name: value for name, value in agent.items() if value is not None}
+    constants = list_chosen(horizon=horizon, drift=drift, dim=dim, link=link, S=s, L=ell, sigma=sigma)
+    agent = list_chosen(lam=lam, delta=delta, gamma=gamma)
     if folder is not None:
         if constants:
             name, value = next(iter(constants.items()))

@@ -7,10 +7,10 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import rich.table
 from rich.console import Console
@@ -23,8 +23,6 @@ PATIENCE = 2.0  # seconds after which progress is shown
 DRAWING = "drawing figures and writing the report"
 PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
-T = TypeVar("T")
-
 
 class Table(NamedTuple):
     """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
@@ -33,11 +31,6 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     title: str = ""
     left: int = 1
-
-    @classmethod
-    def of(cls, items: Iterable[T], columns: Mapping[str, Callable[[T], str]], title: str = "", left: int = 1) -> Table:
-        """Return a table with a row per item; ``columns`` says what is shown of an item under each heading."""
-        return cls(list(columns), [[show(item) for show in columns.values()] for item in items], title, left)
 
     def print(self) -> None:
         """Print the table on stdout."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -151,24 +151,11 @@ def _summarise(
     return Answer(document, [*blocks, *lines])
 
 
-_COLUMNS: dict[str, Callable[[Row], str]] = {
-    "policy": lambda row: row.label,
-    "told": lambda row: told_text(row.told) or "–",
-    "regret": lambda row: number(row.mean),
-    "± SE": lambda row: number(row.se),
-    "sd": lambda row: number(row.sd),
-    "γ": lambda row: number(row.gamma, 6),
-    "µs/round": lambda row: number(row.microseconds),
-    "θ̂ outside": lambda row: share(row.outside),
-    "stages 1/2/3": lambda row: " ".join(map(share, row.stages[1:])) if math.isfinite(row.stages[1]) else "–",
-}
-
-
 def _describe_results(results: Results, in_paper: Mapping[str, float] | None) -> list[str | Table | Note]:
     """Return a table per environment with one line per policy; ``in_paper`` is the regret in the paper."""
-    columns, rows = dict(_COLUMNS), summary_rows(results)
-    if in_paper:
-        columns["published"] = lambda row: number(in_paper.get(row.policy))
+    columns = ["policy", "told", "regret", "± SE", "sd", "γ", "µs/round", "θ̂ outside", "stages 1/2/3"]
+    columns += ["published"] if in_paper else []
+    rows = summary_rows(results)
     incomplete = f"incomplete: {results.finished} of {results.total} cells are finished"
     blocks: list[str | Table | Note] = [] if results.complete else [incomplete]
     for environment in dict.fromkeys(row.environment for row in rows):
@@ -176,10 +163,17 @@ def _describe_results(results: Results, in_paper: Mapping[str, float] | None) ->
         facts = f", B_T = {here[0].drift:.4g}, θ* changed {here[0].switches:g} times"
         known = facts if math.isfinite(here[0].drift) else ""  # a labelled data stream has no θ*
         title = f"{environment}: {here[0].runs} runs of {results.manifest['horizon']} rounds{known}"
-        blocks.append(Table.of(here, columns, title))
+        blocks.append(Table(columns, [_describe_row(row, in_paper) for row in here], title))
     note = (
         "regret: reward lost to the best arm of each round, mean over runs, with its standard error and spread; "
         "told: what the policy was told exactly, although nobody knows it in practice (B_T, number of changes); "
         "θ̂ outside: share of rounds with the estimate outside Θ; stages: share of rounds by how it was projected."
     )
     return [*blocks, Note(note)]
+
+
+def _describe_row(row: Row, in_paper: Mapping[str, float] | None) -> list[str]:
+    stages = " ".join(share(s) for s in row.stages[1:]) if math.isfinite(row.stages[1]) else "–"
+    numbers = number(row.mean), number(row.se), number(row.sd), number(row.gamma, 6), number(row.microseconds)
+    published = [number(in_paper.get(row.policy))] if in_paper else []
+    return [row.label, told_text(row.told) or "–", *numbers, share(row.outside), stages, *published]

@@ -21,6 +21,11 @@ def split_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
+def list_chosen(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None, by name."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def complete_policy(incomplete: str) -> list[str]:
     """Return the names of policies that begin with ``incomplete``."""
     from windvane.policies.registry import POLICIES  # imports numba, which completing other words must not wait for
@@ -70,7 +75,7 @@ class Size:
 
     def list_chosen(self) -> dict[str, Any]:
         """Return the options that are not None, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return list_chosen(**vars(self))
 
 
 @dataclass(frozen=True)
