@@ -50,7 +50,7 @@ def build_app(imported: Collection[str] = COMMANDS.keys()) -> typer.Typer:
     return app
 
 
-def adapt(command: Callable[..., Any]) -> Callable[..., int]:
+def adapt(command: Callable[..., Any]) -> Callable[..., None]:
     """Return a command as typer calls it: with the fields of its groups of options, and with ``--json``.
 
     A group of options is a parameter that is a dataclass; its fields follow the command's own options. The command
@@ -64,12 +64,13 @@ def adapt(command: Callable[..., Any]) -> Callable[..., int]:
     parameters.setdefault("as_json", Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
 
     @functools.wraps(command)
-    def run(**values: Any) -> int:
+    def run(**values: Any) -> None:
         for name, group in groups.items():
             values[name] = group(**{field: values.pop(field) for field in _list_parameters(group)})
         as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
         answer = command(**values)
-        return 0 if answer is None else answer.print(as_json)
+        if answer is not None and (code := answer.print(as_json)):
+            raise typer.Exit(code)
 
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return run
