@@ -32,7 +32,7 @@ Tick = Callable[[int], None]
 
 @dataclass
 class ThetaPath:
-    """Run 0 of a cell: where the parameter was, where the estimate was, and what the projection made of it."""
+    """The parameter, the estimate and the projected estimate in run 0 of a cell."""
 
     rounds: npt.NDArray[np.int64]
     theta_star: Array
@@ -43,7 +43,7 @@ class ThetaPath:
 
 @dataclass
 class CellResult:
-    """What a cell found, lane by lane (n lanes, R recorded rounds)."""
+    """The result of a cell, lane by lane (n lanes, R recorded rounds)."""
 
     lanes: npt.NDArray[np.int64]  # run ids
     variants: npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
 
 
 class _Recorder:
-    """Collects what :class:`CellResult` holds while the rounds pass."""
+    """Collect the fields of a :class:`CellResult`, round by round."""
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def parquet_bytes(table: pyarrow.Table) -> bytes:
+    """Return the content of a Parquet file with this table."""
     import pyarrow.parquet
 
     buffer = io.BytesIO()
@@ -26,7 +27,7 @@ def parquet_bytes(table: pyarrow.Table) -> bytes:
 
 
 def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
-    """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
+    """Return the result of a cell as tables. The names of environment and policy are in every row."""
     import pyarrow as pa
 
     policy = spec.policies[cell.policy]
