@@ -1,9 +1,8 @@
-"""One cell of an experiment, from the first round to the last.
+"""Play one cell of an experiment, from the first round to the last.
 
-Each round: the environment shows its arms, the policy chooses, the reward is drawn from the one uniform of
-(run, round), and it is learnt now or when its delay has passed. What is kept per lane: the cumulative pseudo-regret at
-no more than 1,000 recorded rounds, and a few counts. What is recorded therefore does not grow with the horizon; the
-history that a policy keeps may (GLM-UCB's all of it, BVD-GLM-UCB's as far as its discount has not forgotten).
+In every round the environment offers arms, the policy chooses one, its reward is drawn from the one uniform number of
+(run, round), and the policy learns it at once or after its delay. At most 1,000 rounds of a run are recorded, so what
+is recorded does not grow with the horizon.
 """
 
 from __future__ import annotations
