@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,7 +105,7 @@ def own(
     """
     sizes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
     chosen = {name: value for name, value in sizes.items() if value is not None}
-    spec = own_benchmark(dataclasses.replace(Spec.read(file, check=False), **chosen), options.split_names(policies))
+    spec = own_benchmark(Spec.read(file, check=False).replace(**chosen), options.split_names(policies))
     if check_policies:
         check_own_policies(spec.policies)
     failures: list[CellError] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -150,7 +149,7 @@ def simulate(
     if check_policies:
         check_own_policies(experiment.policies)
     if diagnostics:
-        experiment = dataclasses.replace(experiment, diagnostics=True)
+        experiment = experiment.replace(diagnostics=True)
     folder = out or Path(f"{spec.stem}-results")
     results = conduct(experiment, folder, experiment.title or spec.stem, jobs=jobs, cluster=cluster, restart=restart)
     if as_json:

@@ -48,14 +48,14 @@ def simulate(
     restart
         Discard an experiment that is already in the folder.
     progress
-        Is told how many rounds are done.
+        Shows how many rounds are done.
     command
         The command line, stored in the manifest.
     failures
         Without this list, the first cell that fails ends the run with its :class:`CellError`. With it, errors are
         added to the list and the other cells go on; failed cells are tried again by the next run.
     recipe
-        What made the spec, stored in the manifest: a mapping with a "name" and JSON values. None leaves the stored one.
+        Where the spec comes from, for the manifest: a mapping with a "name" and JSON values. None keeps the stored one.
 
     Returns
     -------

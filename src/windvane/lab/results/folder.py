@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
-            problem = f"has format {manifest['format']!s:.20}, and this version of windvane reads format {FORMAT}"
+            problem = f"has format {manifest['format']!s:.20}, but this version of windvane reads format {FORMAT}"
             raise FolderError(path, "format", f"{problem}; {again}")
         is_sound = _is_sound(manifest)
     except FolderError:

@@ -41,7 +41,7 @@ from windvane.lab.results.folder import (
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import parquet_bytes, tables
-from windvane.lab.run.versions import versions
+from windvane.lab.run.versions import list_versions
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -98,7 +98,7 @@ class FolderWriter:
             if not foreign and spec.exists() and spec.read_bytes() != content:
                 foreign = [spec.name]
             if foreign:
-                problem = f"holds no experiment, but {format_value(foreign[0])}; name another folder"
+                problem = f"holds other files, such as {format_value(foreign[0])}; choose another folder"
                 raise FolderError(self.folder, "other_content", problem)
         elif not restart:
             stored = read_manifest(self.folder)
@@ -108,7 +108,7 @@ class FolderWriter:
             for name in (*TABLES, "cells"):
                 (self.folder / name).mkdir(exist_ok=True)
         except OSError as error:
-            problem = f"cannot be made a folder ({error.strerror})"
+            problem = f"cannot be created as a folder ({error.strerror})"
             raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not is_new, notes=is_new)
         if stored is None:
@@ -118,7 +118,7 @@ class FolderWriter:
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
         """Remove temporary files of a killed run; with ``notes``, notes that belong to no manifest; with
-        ``everything``, all that an experiment wrote here but its manifest. Nothing else, and nothing behind a link.
+        ``everything``, all that an experiment wrote here but its manifest. Remove nothing else, and follow no links.
         """
         for name in (".", *_CELL_FOLDERS, "figures"):
             inside = self.folder / name
@@ -136,7 +136,7 @@ class FolderWriter:
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
         if manifest["fingerprint"] != self._core["fingerprint"]:
-            raise FolderError(self.folder, "other_experiment", f"holds another experiment; {again}")
+            raise FolderError(self.folder, "other_experiment", f"holds a different experiment; {again}")
         now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
@@ -164,7 +164,7 @@ class FolderWriter:
             "environments": [environment.name for environment in spec.environments],
             "policies": policies,
             "cells": [[cell.environment, cell.policy, cell.first, cell.last] for cell in self.cells],
-            "versions": versions(),
+            "versions": list_versions(spec),
         }
 
     @cached_property

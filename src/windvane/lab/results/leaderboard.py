@@ -10,7 +10,7 @@ Ratios are used because regrets of different environments have no common scale.
 Intervals are bootstrap intervals over runs. Run i of all policies and environments shares its random numbers, so a
 resample draws whole runs, the same for all of them, and recomputes means and scores relative to the policy that was the
 best of its environment in the actual runs. The quantiles are widened as Student's t and n/(n - 1) require (Hesterberg
-2015, "expanded percentile intervals"). The best of many policies is chosen by the runs that judge it, which makes it
+2015, "expanded percentile intervals"). The best policy is chosen on the same runs that evaluate it, which makes it
 look better and all ratios a little too large; the intervals do not correct that.
 """
 

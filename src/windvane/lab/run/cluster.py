@@ -1,7 +1,7 @@
 """Tasks on a Dask cluster: one that is running already, or one started here.
 
 Dask sends tasks and results pickled; connect to a scheduler only if you trust it and its network, as Dask itself asks.
-A task whose worker dies is given to another worker; after ``DEATHS`` deaths it is given up.
+A task whose worker dies is retried on another worker; after ``DEATHS`` deaths the run fails.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def on_cluster(
         except (OSError, ValueError) as error:
             if futures:
                 raise
-            raise ClusterError(address, f"no scheduler answers there ({error})") from None
+            raise ClusterError(address, f"no scheduler responds at this address ({error})") from None
         finally:
             if local is not None:
                 local.close()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
-from windvane.lab.run.build import build_environment, build_policy
+from windvane.lab.run.build import build_environment, build_policy, close_environment
 from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import DelayedRewards
 
@@ -62,18 +62,24 @@ class CellResult:
 
 def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
-    from windvane.lab.run.diagnostics import (
-        Diagnostics,
-        applies,
-    )  # here: imports numba, which readers of results do not need
-
     ids, variants = cell.lanes(spec.runs)
     environment = build_environment(
         spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
     )
     points = list_variants(spec.policies[cell.policy].sweep)
     policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
-    recorder = _Recorder(spec, environment, policy, ids, variants)
+    try:
+        return _play(spec, environment, policy, _Recorder(spec, environment, policy, ids, variants), tick)
+    finally:
+        close_environment(environment)
+
+
+def _play(
+    spec: Spec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
+) -> CellResult:
+    """Play all rounds."""
+    from windvane.lab.run.diagnostics import Diagnostics, applies  # imports numba, which readers of results do not need
+
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
         probe = Diagnostics(policy, environment)

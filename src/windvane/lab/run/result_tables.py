@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,9 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
             name: pa.DictionaryArray.from_arrays(pa.array(same), pa.array([value])) for name, value in names.items()
         }
         swept = {
-            f"sweep_{name}": _swept_column([point[name] for point in points]).take(pa.array(columns["variant"]))
+            f"sweep_{name}": _swept_column(spec, name, [point[name] for point in points]).take(
+                pa.array(columns["variant"])
+            )
             for name in points[0]
         }
         return pa.table({**constant, **swept, **columns})
@@ -81,10 +84,15 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
     return found
 
 
-def _swept_column(values: list[Any]) -> pyarrow.Array:
-    """Return the values of a swept setting as a column; lists and values of different types are JSON."""
+def _swept_column(spec: Spec, name: str, values: list[Any]) -> pyarrow.Array:
+    """Return the values of a swept setting as a column, in the same form for all policies."""
     import pyarrow as pa
 
+    swept = [value for policy in spec.policies for value in policy.sweep.get(name, ())]
+    return pa.array(values if is_plain(swept) else [json.dumps(value) for value in values])
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Return whether swept values can be a column as they are. Lists and values of different types are JSON."""
     types = {float if type(value) is int else type(value) for value in values}
-    is_plain = len(types) == 1 and not types & {list, tuple}  # a list may mix types, too
-    return pa.array(values if is_plain else [json.dumps(value) for value in values])
+    return len(types) == 1 and not types & {list, tuple, dict}

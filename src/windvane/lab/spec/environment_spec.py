@@ -47,7 +47,7 @@ def _check_path(name: str, value: Any) -> str:
 
 def _check_function(name: str, value: Any) -> Any:
     """Return a function as a spec stores it: by name if it has one. Nothing is imported."""
-    if callable(value):
+    if hasattr(value, "__qualname__"):  # a function or class; other callable objects have no name
         return find_name(value) or value
     if not isinstance(value, str) or ":" not in value:
         raise ArgumentError(name, value, 'a function, or "module:name" of one')
@@ -55,7 +55,10 @@ def _check_function(name: str, value: Any) -> Any:
 
 
 def _check_range(name: str, value: Any) -> tuple[float, ...]:
-    return tuple(check_vectors(name, value, 1))
+    numbers = check_vectors(name, value, 1)
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise ArgumentError(name, value, "the smallest and the largest reward")
+    return numbers
 
 
 FilePath = Annotated[str, Checked({"type": "string"}, _check_path)]
