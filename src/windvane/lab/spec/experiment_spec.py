@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import Annotated, Any, ClassVar
 
@@ -43,6 +43,7 @@ from pydantic import GetPydanticSchema, TypeAdapter
 
 from windvane.environments import AnyEnvironment
 from windvane.errors import ArgumentError
+from windvane.lab.run.build import close_environment
 from windvane.lab.run.cells import count_cells
 from windvane.lab.spec import fingerprint, toml_text, toml_writer
 from windvane.lab.spec.environment_spec import (
@@ -190,11 +191,12 @@ class Spec:
 
         Without ``policies``, build the environments only: a policy that cannot be built then fails in its own cells.
         """
-        with _lines_named(self.origin):
+        with _lines_named(self.origin), ExitStack() as stack:
             worlds = []
             for index, environment in enumerate(self.environments):
                 with located("environments", index):
                     worlds.append(environment.check(horizon=self.horizon, seed=self.seed))
+                    stack.callback(close_environment, worlds[-1])
             for index, policy in enumerate(self.policies if policies else ()):
                 for number, world in enumerate(worlds):
                     with located("policies", index):
