@@ -91,10 +91,12 @@ def run_rates(
         finals, drifts = np.array([entry.final for entry in entries]), [drift_at(power, T) for T in horizons]
         bound = [evaluate(horizon=T, drift=B, dim=DIM).orthogonal.total for T, B in zip(horizons, drifts, strict=True)]
         slope, se, half = fit_slope(horizons, finals, confidence)
-        mean, ses = finals.mean(axis=1).tolist(), [spread(values)[0] for values in finals]
-        fitted = {"slope": slope, "slope_se": se, "low": slope - half, "high": slope + half}
-        bound_slope, _, _ = fit_slope(horizons, np.array(bound)[:, None])
-        slopes.append(Slope(name, proven, list(horizons), drifts, mean, ses, bound, bound_slope, **fitted))
+        family = Slope(
+            name=name, proven=proven, horizons=list(horizons), drifts=drifts, mean=finals.mean(axis=1).tolist(),
+            se=[spread(values)[0] for values in finals], slope=slope, slope_se=se, low=slope - half, high=slope + half,
+            bound=bound, bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
+        )  # fmt: skip
+        slopes.append(family)
     return slopes
 
 

@@ -99,9 +99,11 @@ def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: 
 def score_entry(entry: Entry) -> StreamScore:
     """Return the score of one entry."""
     rewards = 1.0 - entry.final / entry.horizon
-    (se, _), last_tenth, mistakes = spread(rewards), float(recent_accuracy(entry).mean()), float(entry.final.mean())
-    name, runs, mean = entry.environment, len(entry.lanes), float(rewards.mean())
-    return StreamScore(name, entry.label, runs, mean, se, last_tenth, mistakes, entry.microseconds)
+    return StreamScore(
+        environment=entry.environment, label=entry.label, runs=len(entry.lanes), mean_reward=float(rewards.mean()),
+        se=spread(rewards)[0], last_tenth=float(recent_accuracy(entry).mean()), mistakes=float(entry.final.mean()),
+        microseconds=entry.microseconds,
+    )  # fmt: skip
 
 
 def recent_accuracy(entry: Entry) -> Array:
