@@ -182,7 +182,7 @@ def test_swept_values_are_columns_of_any_table_and_no_diagnostics(
 
 def label_free_summary(entries: list[Entry]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("windvane.lab.results.results.label_variant", lambda policy, _variant: policy)
+        patch.setattr("windvane.lab.results.results.variant_label", lambda policy, _variant: policy)
         return Results(Path(), {}, entries, 1, 1).summary()
 
 
