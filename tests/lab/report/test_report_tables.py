@@ -35,15 +35,6 @@ def test_keys_of_sorting(value, key):
     assert report_tables.sort_key(value) == key
 
 
-@pytest.mark.parametrize(
-    ("told", "text"), [((), ""), (("drift",), "B_T"), (("drift", "switches"), "B_T, changes"), (("S",), "S")]
-)
-def test_what_a_policy_was_told(told, text):
-    entry = samples.entry()
-    vars(entry)["told"] = told
-    assert report_tables.told_text(entry) == text
-
-
 def test_the_table_of_results_has_a_row_per_entry():
     entries = samples.four(runs=4)
     vars(entries[1])["told"] = ("drift",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,6 @@ from support.refusals import rejects
 from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, simulate
 from windvane.lab.report.presentation import present_all
-from windvane.lab.results import folder_writer
 from windvane.lab.results.folder import FolderError
 from windvane.lab.studies import paper
 
@@ -84,21 +82,8 @@ def test_the_report_goes_by_the_recipe(tmp_path: Path) -> None:
     assert "uniform on the unit sphere" in (tmp_path / "report.html").read_text()
 
 
-def test_what_a_policy_was_told_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spec of a policy will say so; until then a stand-in does."""
-    told = SimpleNamespace(name="OFUL", variants=[{}], told=("drift",))
-    quiet = SimpleNamespace(name="D-LinUCB", variants=[{}], told=None)
-    real = folder_writer.FolderWriter.__init__
-
-    def patched(self: folder_writer.FolderWriter, folder: Path, spec: Spec) -> None:
-        real(self, folder, spec)
-        self.spec = SimpleNamespace(
-            **{name: getattr(spec, name) for name in ("seed", "runs", "horizon", "environments", "title", "to_toml")},
-            fingerprint=spec.fingerprint,
-            policies=[told, quiet],
-        )
-
-    monkeypatch.setattr(folder_writer.FolderWriter, "__init__", patched)
+def test_what_a_policy_was_told_is_stored(tmp_path: Path) -> None:
     results = simulate(SPEC, tmp_path, jobs=1)
-    assert [(entry.policy, entry.told) for entry in results.entries] == [("OFUL", ("drift",)), ("D-LinUCB", ())]
-    assert [policy["told"] for policy in results.manifest["policies"]] == [["drift"], []]
+    assert [(entry.policy, entry.told) for entry in results.entries] == [("OFUL", ()), ("D-LinUCB", ("drift",))]
+    assert [policy["told"] for policy in results.manifest["policies"]] == [[], ["drift"]]
+    assert results.summary().told.tolist() == ["", "B_T"]

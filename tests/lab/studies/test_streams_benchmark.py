@@ -349,7 +349,7 @@ def test_a_policy_that_fails_does_not_lose_the_others(folder: Path) -> None:
     document = json.loads((folder / "out/leaderboard.json").read_text())
     assert {row["label"] for row in document["leaderboard"]} == {"Greedy", "UniformRandom"}
     assert not document["complete"]
-    assert [(f["policy"], f["stream"]) for f in document["failures"]] == [("OFUL", "one")]
+    assert [(f["policy"], f["environment"]) for f in document["failures"]] == [("OFUL", "one")]
     assert {row["policy"] for row in document["streams"][1]["policies"]} == {"OFUL", "Greedy", "UniformRandom"}
     page = (folder / "out/report.html").read_text()
     assert "Policies that failed" in page

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ClusterError(WindvaneError, RuntimeError):
-    """The cluster at ``address`` cannot be used, for the reason ``problem``."""
+    """The cluster at ``address`` cannot be used; ``problem`` says why."""
 
     def __init__(self, address: str, problem: str) -> None:
         self.address, self.problem = address, problem
@@ -29,7 +29,7 @@ class ClusterError(WindvaneError, RuntimeError):
 def on_cluster(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], *, workers: int, address: str
 ) -> Iterator[T]:
-    """``function(*task)`` for every task, results in the order they are ready."""
+    """Yield ``function(*task)`` for every task, in the order in which they are finished."""
     try:
         import dask
         import distributed

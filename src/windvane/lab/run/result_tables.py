@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def parquet_bytes(table: pyarrow.Table) -> bytes:
+    """Return the content of a Parquet file with this table."""
     import pyarrow.parquet
 
     buffer = io.BytesIO()
@@ -25,7 +27,7 @@ def parquet_bytes(table: pyarrow.Table) -> bytes:
 
 
 def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
-    """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
+    """Return the result of a cell as tables. The names of environment and policy are in every row."""
     import pyarrow as pa
 
     policy = spec.policies[cell.policy]
@@ -38,7 +40,7 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
             name: pa.DictionaryArray.from_arrays(pa.array(same), pa.array([value])) for name, value in names.items()
         }
         swept = {
-            f"sweep_{name}": pa.array([point[name] for point in points]).take(pa.array(columns["variant"]))
+            f"sweep_{name}": _swept_column([point[name] for point in points]).take(pa.array(columns["variant"]))
             for name in points[0]
         }
         return pa.table({**constant, **swept, **columns})
@@ -77,3 +79,12 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
             }
         )
     return found
+
+
+def _swept_column(values: list[Any]) -> pyarrow.Array:
+    """Return the values of a swept setting as a column; lists and values of different types are JSON."""
+    import pyarrow as pa
+
+    types = {float if type(value) is int else type(value) for value in values}
+    is_plain = len(types) == 1 and not types & {list, tuple}  # a list may mix types, too
+    return pa.array(values if is_plain else [json.dumps(value) for value in values])

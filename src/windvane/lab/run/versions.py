@@ -19,7 +19,7 @@ OTHERS = ("agent", "cli", "client", "lab", "service")  # packages that this one 
 
 
 def versions() -> dict[str, str]:
-    """What can change the last bit of a result: the versions of the code and of what it computes with."""
+    """Return the versions that can change the last bit of a result: of the code, the libraries and the processor."""
     from windvane.kernels.cache import host_processor
 
     return {
@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def _code_hash() -> str:
-    """A fingerprint of every source file that a number can depend on."""
+    """Return a hash of every source file that a number can depend on."""
     root = Path(windvane.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

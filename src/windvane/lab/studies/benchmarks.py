@@ -124,7 +124,7 @@ def check_own_policies(policies: Iterable[PolicySpec]) -> None:
             check_policy(build)
         except AssertionError as error:
             hint = " ".join(str(error).split())
-            raise ArgumentError("policies", policy.name, "a policy that passes windvane.checks", hint=hint) from error
+            raise ArgumentError("policies", policy.policy, "a policy that passes windvane.checks", hint=hint) from error
 
 
 def merge_results(first: Results, others: Sequence[Results]) -> Results:
