@@ -21,8 +21,7 @@ from windvane.lab.results.summary import row_of
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import drift_benchmark as worlds_benchmark
-from windvane.lab.studies.benchmarks import check_own_policies, ranked_entries
-from windvane.lab.studies.own_benchmark import own_benchmark
+from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark, ranked_entries
 from windvane.lab.studies.tuned_benchmark import OWN, Scales, run_benchmark, tuned_label
 
 HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in worlds of yours.

@@ -13,7 +13,7 @@ def policies(as_json: AsJson = False) -> None:
       windvane policies
     """
     from windvane.lab.studies import catalogue
-    from windvane.lab.studies.policy_table import COLUMNS, card_row
+    from windvane.lab.studies.catalogue import COLUMNS, card_row
     from windvane.warmup import warm_up
 
     with ProgressBar("compiling", "policies") as report:

@@ -72,16 +72,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     again = "start over with --restart, or name another folder"
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            problem = f"has format {manifest['format']!s:.20}, but this version of windvane reads format {FORMAT}"
-            raise FolderError(path, "format", f"{problem}; {again}")
-        is_sound = _is_sound(manifest)
-    except FolderError:
-        raise
+        is_readable = manifest["format"] == FORMAT
+        is_sound = not is_readable or _is_sound(manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_sound = False
     if not is_sound:
         raise FolderError(path, "damaged", f"is damaged; {again}")
+    if not is_readable:
+        problem = f"has format {manifest['format']!s:.20}, but this version of windvane reads format {FORMAT}"
+        raise FolderError(path, "format", f"{problem}; {again}")
     return manifest
 
 

@@ -19,6 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import astuple
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -47,9 +48,12 @@ if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
 
 FIGURES = ("regret", "projection", "diagnostics", "tuning", "leaderboard")  # how the names of figures begin
-_CELL = re.compile(r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)")
-_CELL_FOLDERS = ("cells", *TABLES, "lanes")  # format 1 had "lanes" in place of "runs"
-_FIGURE = re.compile(rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)")
+_CELL = r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)"
+_WRITTEN = {  # patterns of the files that an experiment wrote, by folder; the manifest is not among them
+    ".": r"report\.html|spec\.toml|leaderboard\.json",
+    **dict.fromkeys(("cells", *TABLES, "lanes"), _CELL),  # format 1 had "lanes" in place of "runs"
+    "figures": rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)",
+}
 
 
 class FolderWriteError(WindvaneError, RuntimeError):
@@ -91,7 +95,8 @@ class FolderWriter:
         ``recipe`` replaces the one in the manifest of a continued experiment, unless it is None.
         """
         path, spec = self.folder / "manifest.json", self.folder / "spec.toml"
-        content, manifest = self.spec.to_toml().encode(), self._new_manifest(command, check_recipe(recipe))
+        content, own = self.spec.to_toml().encode(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
+        manifest = {**self._core, **own, "command": command, **_now("begun")}
         is_new, stored = not path.exists(), None
         if is_new:
             foreign = sorted(p.name for p in self.folder.iterdir() if not _is_ours(p))
@@ -111,7 +116,7 @@ class FolderWriter:
             problem = f"cannot be created as a folder ({error.strerror})"
             raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not is_new, notes=is_new)
-        if stored is None:
+        if stored is None or not spec.exists() or spec.read_bytes() != content:  # a killed restart may have replaced it
             write_atomically(spec, content)
         if manifest != stored:
             write_atomically(path, _json(manifest))
@@ -120,16 +125,13 @@ class FolderWriter:
         """Remove temporary files of a killed run; with ``notes``, notes that belong to no manifest; with
         ``everything``, all that an experiment wrote here but its manifest. Remove nothing else, and follow no links.
         """
-        for name in (".", *_CELL_FOLDERS, "figures"):
+        for name, pattern in _WRITTEN.items():
             inside = self.folder / name
             if (name != "." and inside.is_symlink()) or not inside.is_dir():
                 continue
             for path in sorted(inside.iterdir()):
-                is_cell = name in _CELL_FOLDERS and _CELL.fullmatch(path.name)
-                is_figure = name == "figures" and _FIGURE.fullmatch(path.name)
-                is_page = name == "." and path.name in ("report.html", "spec.toml", "leaderboard.json")
                 is_temporary = name != "figures" and path.name.startswith(".") and path.suffix == ".part"
-                is_stale = (everything and (is_cell or is_figure or is_page)) or (notes and is_cell and name == "cells")
+                is_stale = (everything or (notes and name == "cells")) and re.fullmatch(pattern, path.name)
                 if (is_temporary or is_stale) and (path.is_file() or path.is_symlink()):
                     path.unlink()
 
@@ -144,27 +146,21 @@ class FolderWriter:
         if experiment_id(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
 
-    def _new_manifest(self, command: str, recipe: dict[str, Any] | None) -> dict[str, Any]:
-        return {**self._core, "title": self.spec.title, "recipe": recipe, "command": command, **_now("begun")}
-
     @cached_property
     def _core(self) -> dict[str, Any]:
         """The part of the manifest that follows from the spec and the versions."""
-        spec = self.spec
         policies = [
             {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())}
-            for policy in spec.policies
+            for policy in self.spec.policies
         ]
         return {
             "format": FORMAT,
-            "fingerprint": spec.fingerprint(),
-            "seed": spec.seed,
-            "runs": spec.runs,
-            "horizon": spec.horizon,
-            "environments": [environment.name for environment in spec.environments],
+            "fingerprint": self.spec.fingerprint(),
+            **{size: getattr(self.spec, size) for size in ("seed", "runs", "horizon")},
+            "environments": [environment.name for environment in self.spec.environments],
             "policies": policies,
-            "cells": [[cell.environment, cell.policy, cell.first, cell.last] for cell in self.cells],
-            "versions": list_versions(spec),
+            "cells": [list(astuple(cell)) for cell in self.cells],
+            "versions": list_versions(self.spec),
         }
 
     @cached_property
