@@ -1,14 +1,18 @@
-"""``windvane report`` and ``windvane compare`` through the real command."""
+"""``windvane report``, ``compare`` and ``export`` through the real command."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from support.commands import fails, windvane_command
+from support.server import parse_json, run_command
 from windvane.lab.results.results import Results
 
 
@@ -51,3 +55,45 @@ def test_compare_folders(bench: Path, tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text(source.replace("seed = 0", "seed = 1"))
     windvane_command("simulate other.toml --out other", tmp_path)
     fails(f"compare {bench / 'results'} other", tmp_path, "results", "other", "turning", "seed", "0 and 1")
+
+
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    "csv": pd.read_csv,
+    "parquet": pd.read_parquet,
+    "json": pd.read_json,
+    "ndjson": lambda path: pd.read_json(path, lines=True),
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+@pytest.mark.parametrize("table", ["runs", "curves", "summary"])
+def test_an_export_holds_what_results_hold(bench: Path, tmp_path: Path, ending: str, table: str) -> None:
+    file = tmp_path / f"table.{ending}"
+    done = run_command("export", bench / "results", file, "--table", table)
+    assert done == (0, f"{file} written ({table} of {bench / 'results'})\n", "")
+    expected = Results.open(bench / "results").frame(table)
+    found = READERS[ending](file)
+    assert list(found.columns) == list(expected.columns)
+    for name in expected.columns:
+        column = found[name].fillna("") if name == "told" else found[name]
+        pd.testing.assert_series_equal(column, expected[name], check_dtype=False, check_categorical=False)
+
+
+def test_an_export_of_paths_has_a_column_per_coordinate(bench: Path, tmp_path: Path) -> None:
+    file = tmp_path / "paths.csv"
+    document = parse_json(run_command("export", bench / "results", file, "--table", "paths", "--json").stdout)
+    assert document == {"folder": str(bench / "results"), "table": "paths", "complete": True, "file": str(file)}
+    found, expected = pd.read_csv(file), Results.open(bench / "results").frame("paths")
+    assert found["theta_star_2"].tolist() == pytest.approx([vector[1] for vector in expected["theta_star"]])
+
+
+def test_export_refuses(bench: Path, tmp_path: Path) -> None:
+    fails(f"export {bench / 'results'} runs.xlsx", tmp_path, "`path`", ".csv, .parquet", "'.xlsx'")
+    fails(f"export {bench / 'results'} runs.csv --table arms", tmp_path, "curves, runs, paths, summary", "'arms'")
+    fails(f"export {bench / 'results'} nowhere/runs.csv", tmp_path, "nowhere/runs.csv: ", "cannot be written")
+    fails("export nowhere runs.csv", tmp_path, "nowhere: ")
+    shutil.copytree(bench / "results", tmp_path / "started", ignore=shutil.ignore_patterns("*.json", "*.parquet"))
+    shutil.copy(bench / "results" / "manifest.json", tmp_path / "started")
+    fails("export started runs.csv", tmp_path, "started: ", "nothing to export")
+    fails("compare started", tmp_path, "started: ", "nothing to compare")
+    assert not (tmp_path / "runs.csv").exists()

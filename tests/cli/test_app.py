@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 import typer.main
 
 from support.server import run_command
 from windvane.cli import commands
-from windvane.cli.app import build_app, reflow
+from windvane.cli.app import adapt, build_app, reflow
 from windvane.cli.commands import COMMANDS
+from windvane.cli.console import Answer
+from windvane.cli.options import AsJson
 
 
 def list_commands() -> dict[str, Any]:
@@ -24,7 +28,7 @@ def list_commands() -> dict[str, Any]:
 
 
 PANELS = {
-    "Experiments": ["new", "simulate", "report", "compare", "tune", "bound"],
+    "Experiments": ["new", "spec", "simulate", "report", "compare", "export", "tune", "bound"],
     "Benchmarks and studies": ["reproduce", "benchmark", "study", "policies"],
     "Live": ["serve", "demo", "token", "verify", "backup", "restore"],
     "Installation": ["doctor", "compile"],
@@ -77,6 +81,35 @@ def test_an_option_means_the_same_in_every_command() -> None:
                 texts.setdefault(option.opts[0], set()).add((option.help, option.rich_help_panel))
     texts["--port"] = {(text, None) for text, _ in texts["--port"]}  # that of demo is not in a panel
     assert {name: text for name, text in texts.items() if len(text) > 1} == {}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group of options, for the test below."""
+
+    out: Annotated[str, typer.Option(help="Where.")] = "here"
+
+
+def test_groups_of_options_become_single_ones() -> None:
+    """They come after the command's own, before --json."""
+    calls = []
+
+    def run(place: Place, name: str, count: int = 1) -> Answer:
+        calls.append((place, name, count))
+        return Answer({"name": name}, [name], 3)
+
+    command = adapt(run)
+    assert list(inspect.signature(command).parameters) == ["name", "count", "out", "as_json"]
+    assert command(name="a", count=2, out="there", as_json=False) == 3
+    assert calls == [(Place("there"), "a", 2)]
+
+
+def test_a_command_may_print_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(as_json: AsJson = False) -> None:
+        print(as_json)
+
+    assert adapt(run)(as_json=True) == 0
+    assert capsys.readouterr().out == "True\n"
 
 
 def test_only_the_command_that_runs_is_imported() -> None:

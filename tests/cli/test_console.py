@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.commands import run_on_terminal
-from windvane.cli.console import ProgressBar, count, number, plain, print_table, share
+from windvane.cli.console import Answer, Note, ProgressBar, Table, count, estimate, number, plain, share
 
 
 def run_bar(code: str) -> tuple[str, str]:
@@ -70,13 +72,23 @@ def test_without_a_terminal_there_is_no_bar(capfd: pytest.CaptureFixture[str]) -
 
 
 def test_tables_are_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(["policy", "regret"], [["a [b]", "1.0"], ["longer", "22.0"]], "A title that is longer than the table")
+    title = "A title that is longer than the table"
+    Table(["policy", "regret"], [["a [b]", "1.0"], ["longer", "22.0"]], title).print()
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["A title that is longer than the table", "policy  regret", "a [b]      1.0", "longer    22.0"]
 
 
+def test_an_answer_is_a_document_or_text(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer({"a": 1}, ["x" * 300, Table(["a"], [["1"]]), Note("why")], 1)
+    assert answer.print(as_json=True) == 1
+    assert capsys.readouterr().out == '{"a": 1}\n'
+    assert answer.print(as_json=False) == 1
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == ["x" * 300, "a", "1", "why"]
+
+
 def test_numbers_as_text() -> None:
     assert (number(1234.56), number(math.nan), number(0.5, 2)) == ("1,234.6", "–", "0.50")
+    assert (number(None), number(0.03, None), estimate(1.25, 0.5, 2)) == ("–", "0.03", "1.25 ± 0.50")
     assert (share(0.256), share(math.inf)) == ("26%", "–")
     assert (count(1, "policy", "policies"), count(2000, "stream")) == ("1 policy", "2,000 streams")
 
@@ -84,3 +96,14 @@ def test_numbers_as_text() -> None:
 def test_json_has_no_nan() -> None:
     value = {1: (math.nan, np.float64(2.0)), "x": np.array([1.0, math.inf])}
     assert plain(value) == {"1": [None, 2.0], "x": [1.0, None]}
+
+
+def test_json_of_records() -> None:
+    @dataclass
+    class Record:
+        table: Table
+        folder: Path
+
+    assert plain([Record(Table(["a"], []), Path("b"))]) == [
+        {"table": {"columns": ["a"], "rows": [], "title": "", "left": 1}, "folder": "b"}
+    ]

@@ -26,9 +26,12 @@ SERVE = "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --d
 LINES = [
     "--version",
     "new other.toml --replace --json",
-    "simulate two.toml --diagnostics --jobs 1 --out new --restart --json",
+    "spec check two.toml --check-policies --json",
+    "spec schema --json",
+    "simulate two.toml --diagnostics --check-policies --jobs 1 --out new --restart --json",
     "report results --json",
     "compare results --baseline OFUL --confidence 0.9 --out figures --json",
+    "export results runs.csv --table runs --json",
     "tune two.toml --policy D-LinUCB --environment still --gammas 0.9,0.99 --scales 1 --runs 2 --horizon 20 --seed 1"
     " --jobs 1 --out tuned --restart --json",
     "tune --discounts 2 --scales 1 --runs 2 --horizon 20 --cluster local --jobs 1 --out paper-tuned",
@@ -36,10 +39,12 @@ LINES = [
     " --json",
     "reproduce --arms cube --bonus-scale 0.5 --diagnostics --runs 2 --horizon 30 --seed 7 --jobs 1 --out paper"
     " --restart --json",
-    "benchmark drift --quick --tuned --worlds rotation --policies OFUL,D-LinUCB --runs 2 --horizon 30 --seed 1 --jobs 1"
-    " --out drift --restart --json",
-    "benchmark streams data.csv --label color --rows 30 --drop-missing --S 2 --policies OFUL,UniformRandom --runs 2"
-    " --seed 1 --jobs 1 --out streams --restart --json",
+    "benchmark drift --quick --tuned --worlds rotation --policies OFUL,D-LinUCB --check-policies --runs 2 --horizon 30"
+    " --seed 1 --jobs 1 --out drift --restart --json",
+    "benchmark spec two.toml --tuned --policies OFUL,UniformRandom --check-policies --runs 2 --horizon 30 --seed 1"
+    " --jobs 1 --out own --restart --json",
+    "benchmark streams data.csv --label color --rows 30 --drop-missing --S 2 --policies OFUL,UniformRandom"
+    " --check-policies --runs 2 --seed 1 --jobs 1 --out streams --restart --json",
     "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
     "policies --json",
     f"serve {SERVE} --log-level info --access-log --config service.toml --json",
@@ -57,7 +62,8 @@ LINES = [
 ]
 # The examples above start no cluster more than once: it takes seconds. It is the same option everywhere.
 ELSEWHERE = {
-    *(f"{command} --cluster" for command in ("simulate", "reproduce", "benchmark drift", "benchmark streams", "study")),
+    *(f"{command} --cluster" for command in ("simulate", "reproduce", "study")),
+    *(f"benchmark {command} --cluster" for command in ("drift", "spec", "streams")),
     "demo --open",  # opens a browser
     *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
 }
@@ -114,7 +120,7 @@ def list_declared_options() -> set[str]:
 def test_the_lines_use_every_option() -> None:
     used = set(ELSEWHERE)
     for line in LINES:
-        command = re.match(r"(?:benchmark |token )?[a-z]*", line)
+        command = re.match(r"(?:benchmark |spec |token )?[a-z]*", line)
         assert command is not None
         used |= {f"{command[0]} {option}".strip() for option in re.findall(r"--[\w-]+", line)}
     declared = list_declared_options()

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from windvane.cli.commands import COMMANDS
+from windvane.cli.commands import COMMANDS, USE_OWN_CODE
 from windvane.errors import WindvaneError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
@@ -19,6 +19,8 @@ EXTRA_MODULES = {
     "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich",
     "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
+interrupts: list[int] = []
+"""The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
 
 
 class InterruptedRunError(WindvaneError):
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = _find_command(words)
     try:
-        _prepare()
+        _prepare(command)
         return _run(words, command)
     except KeyboardInterrupt:
         return _report_interrupt(command)
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in words:
             raise
-        if _interrupts:  # a library turned the interrupt into an error of its own, as pydantic does
+        if interrupts:
             return _report_interrupt(command)
         return _report(error, words, command)
 
@@ -74,22 +76,20 @@ def _run(words: Sequence[str], command: str | None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-_interrupts: list[int] = []  # the signals that interrupted the command
-
-
-def _prepare() -> None:
-    """Streams that take any text, SIGTERM as Ctrl-C, and the current folder at the end of the path."""
+def _prepare(command: str | None) -> None:
+    """Set up streams that take any text, SIGTERM as Ctrl-C, and the path for commands that import the user's code."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115  (closed by the parent process)
         setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    _interrupts.clear()
+    interrupts.clear()
     signal.signal(signal.SIGTERM, _interrupt)  # schedulers interrupt with SIGTERM
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    with contextlib.suppress(OSError):  # the folder may have been removed
-        sys.path.append(os.getcwd())  # a custom policy or drift may be in a module beside its spec
+    if command in USE_OWN_CODE:
+        with contextlib.suppress(OSError):  # the folder may have been removed
+            sys.path.append(os.getcwd())
 
 
 def _find_command(words: Sequence[str]) -> str | None:
@@ -119,7 +119,7 @@ def _report_interrupt(command: str | None) -> int:
 
 
 def _interrupt(number: int, _frame: object) -> None:
-    _interrupts.append(number)
+    interrupts.append(number)
     raise KeyboardInterrupt
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from importlib import import_module
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
 import windvane
-from windvane.cli.commands import COMMANDS
+from windvane.cli.commands import COMMANDS, Group
+from windvane.cli.options import AsJson
 
 HELP = """Bandits in a drifting world: run and compare experiments, reproduce the paper, serve decisions.
 
@@ -36,13 +40,44 @@ def build_app(imported: Collection[str] = COMMANDS.keys()) -> typer.Typer:
     for name, command in COMMANDS.items():
         listing: dict[str, Any] = {"short_help": command.summary, "rich_help_panel": command.panel}
         target = _load(command.target) if name in imported else _list_only
-        if isinstance(target, typer.Typer):
-            for part in target.registered_commands:
-                part.help = reflow(part.callback.__doc__ if part.callback else None)
-            app.add_typer(target, name=name, help=reflow(target.info.help), **listing)
+        if isinstance(target, Group):
+            group = typer.Typer(no_args_is_help=True)
+            for verb, part in target.commands.items():
+                group.command(verb, help=reflow(part.__doc__))(adapt(part))
+            app.add_typer(group, name=name, help=reflow(target.help), **listing)
         else:
-            app.command(name, help=reflow(target.__doc__), **listing)(target)
+            app.command(name, help=reflow(target.__doc__), **listing)(adapt(target))
     return app
+
+
+def adapt(command: Callable[..., Any]) -> Callable[..., int]:
+    """Return a command as typer calls it: with the fields of its groups of options, and with ``--json``.
+
+    A group of options is a parameter that is a dataclass; its fields follow the command's own options. The command
+    returns an :class:`~windvane.cli.console.Answer`, which is printed, or prints by itself and has ``as_json``.
+    """
+    own = _list_parameters(command)
+    groups: dict[str, Any] = {name: p.annotation for name, p in own.items() if dataclasses.is_dataclass(p.annotation)}
+    parameters = {name: parameter for name, parameter in own.items() if name not in groups}
+    for group in groups.values():
+        parameters |= _list_parameters(group)
+    parameters.setdefault("as_json", Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> int:
+        for name, group in groups.items():
+            values[name] = group(**{field: values.pop(field) for field in _list_parameters(group)})
+        as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
+        answer = command(**values)
+        return 0 if answer is None else answer.print(as_json)
+
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    return run
+
+
+def _list_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    parameters = inspect.signature(function, eval_str=True).parameters
+    return {name: parameter.replace(kind=Parameter.KEYWORD_ONLY) for name, parameter in parameters.items()}
 
 
 def reflow(text: str | None) -> str:

@@ -1,28 +1,25 @@
-"""The commands ``benchmark drift`` and ``benchmark streams``: every policy in simulations and on your own data."""
+"""The command ``benchmark`` and its sub-commands: every policy in simulations and on your own data."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from windvane.cli import FAILED, options
-from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
+from windvane.cli import options
+from windvane.cli.commands import Group
+from windvane.cli.console import Answer
 from windvane.cli.experiments import conduct
-from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
-from windvane.cli.streams import streams
-from windvane.lab.figures.curves import by_environment
-from windvane.lab.results.leaderboard import LeaderboardRow
-from windvane.lab.results.results import Results
-from windvane.lab.results.summary import row_of
+from windvane.cli.leaderboards import MISTAKES, REGRET, describe_streams, describe_worlds, publish
+from windvane.cli.options import RunOptions, Size, SpecSize, split_names
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
-from windvane.lab.studies import drift_benchmark as worlds_benchmark
-from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark, ranked_entries
-from windvane.lab.studies.tuned_benchmark import OWN, Scales, run_benchmark, tuned_label
+from windvane.lab.studies import streams_benchmark
+from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark
+from windvane.lab.studies.drift_benchmark import benchmark_spec
+from windvane.lab.studies.tuned_benchmark import DRIFT, OWN, run_benchmark
 
 HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in worlds of yours.
 
@@ -35,25 +32,17 @@ Examples:
 Tuned = Annotated[
     bool, typer.Option("--tuned", help="Also run each policy at its best bonus scale, chosen on other runs.")
 ]
-benchmark = typer.Typer(help=HELP, no_args_is_help=True)
 
 
-@benchmark.command()
 def drift(
+    size: Size,
+    run: RunOptions,
     quick: Annotated[bool, typer.Option("--quick", help="A small, noisy benchmark that takes two minutes.")] = False,
     tuned: Tuned = False,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
-    runs: options.OptionalRuns = None,
-    horizon: options.OptionalHorizon = None,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    cluster: options.Cluster = None,
-    out: options.Out = None,
-    restart: options.Restart = False,
-    as_json: options.AsJson = False,
-) -> None:
+) -> Answer:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
     Runs and horizon depend on --quick. Repeat the command to continue a stopped run.
@@ -64,36 +53,19 @@ def drift(
       windvane benchmark drift --tuned --out benchmark
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
-    spec = worlds_benchmark.benchmark_spec(
-        quick,
-        runs=runs,
-        horizon=horizon,
-        seed=seed,
-        worlds=options.split_names(worlds),
-        policies=options.split_names(policies),
-    )
-    if check_policies:
-        check_own_policies(spec.policies)
-    go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
-    folder = out or Path("benchmark-drift" + ("-quick" if quick else ""))
-    _rank(*run_benchmark(spec, folder, go, tuned=tuned), as_json)
+    spec = benchmark_spec(quick, worlds=split_names(worlds), policies=split_names(policies), **size.list_chosen())
+    folder = run.out or Path("benchmark-drift" + ("-quick" if quick else ""))
+    return _run_in_worlds(spec, folder, run, check_policies, tuned, DRIFT)
 
 
-@benchmark.command("spec")
-def own(
+def benchmark_worlds(
+    size: SpecSize,
+    run: RunOptions,
     file: options.SpecFile,
     tuned: Tuned = False,
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
-    runs: options.OptionalRuns = None,
-    horizon: options.OptionalHorizon = None,
-    seed: options.OptionalSeed = None,
-    jobs: options.Jobs = None,
-    cluster: options.Cluster = None,
-    out: options.Out = None,
-    restart: options.Restart = False,
-    as_json: options.AsJson = False,
-) -> None:
+) -> Answer:
     """Run every policy in the environments of a spec of yours, and print a leaderboard.
 
     The policies are all registered ones and those of the spec. Runs, horizon and seed are those of the spec.
@@ -102,71 +74,65 @@ def own(
       windvane benchmark spec spec.toml
       windvane benchmark spec spec.toml --policies my_module:MyPolicy,AdaptiveGLMUCB,OFUL --check-policies
     """
-    sizes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
-    chosen = {name: value for name, value in sizes.items() if value is not None}
-    spec = own_benchmark(Spec.read(file, check=False).replace(**chosen), options.split_names(policies))
+    worlds = Spec.read(file, check=False).replace(**size.list_chosen())
+    spec = own_benchmark(worlds, split_names(policies))
+    return _run_in_worlds(spec, run.out or Path(f"benchmark-{file.stem}"), run, check_policies, tuned, OWN)
+
+
+def _run_in_worlds(spec: Spec, folder: Path, run: RunOptions, check_policies: bool, tuned: bool, name: str) -> Answer:
+    """Run a benchmark in simulated environments, and write its report."""
+    from windvane.lab.report.benchmark_pages import present_benchmark
+
     if check_policies:
         check_own_policies(spec.policies)
     failures: list[CellError] = []
-    go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart, failures=failures)
-    results, scales = run_benchmark(spec, out or Path(f"benchmark-{file.stem}"), go, tuned=tuned, name=OWN)
-    if failures and not ranked_entries(results):
-        raise failures[0]
-    _rank(results, scales, as_json, failures)
-    if failures:
-        raise typer.Exit(FAILED)
+    go = functools.partial(conduct, run, failures=failures)
+    results, scales = run_benchmark(spec, folder, go, tuned=tuned, name=name)
+    describe = functools.partial(describe_worlds, results, scales)
+    return publish(results, failures, REGRET, present_benchmark, describe)
 
 
-def _rank(results: Results, scales: Scales, as_json: bool, failures: Sequence[CellError] = ()) -> None:
-    """Write the report and print the leaderboard."""
-    from windvane.lab.report.benchmark_pages import present_benchmark
+def streams(
+    run: RunOptions,
+    files: Annotated[list[Path], typer.Argument(help="CSV files with a header, or Parquet files. One row is a round.")],
+    label: Annotated[str | None, typer.Option(help="The column of labels (default: the last one).")] = None,
+    rows: Annotated[int | None, typer.Option(help="Use only the first ROWS rows of each file.", min=1)] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing values (default: report an error).")
+    ] = False,
+    s: Annotated[
+        float, typer.Option("--S", help="The norm bound S that policies assume. They assume B_T = 2 S.", min=1e-6)
+    ] = 1.0,
+    policies: options.Policies = None,
+    check_policies: options.CheckPolicies = False,
+    runs: options.Runs = streams_benchmark.RUNS,
+    seed: options.Seed = 0,
+) -> Answer:
+    """Run every policy on labelled data streams, and print a leaderboard.
 
-    with ProgressBar(DRAWING, "files") as progress:
-        standings, files = present_benchmark(results, confidence=CONFIDENCE, progress=progress)
-    document = {**_document(results, standings, scales), "failures": failures_to_json(failures)}
-    publish(
-        results, document, files, failures, as_json=as_json, show=lambda: _print_benchmark(results, standings, scales)
+    A policy sees the fields of a row and chooses one of the classes. The reward is 1 if it is the label, else 0. Some
+    policies (GLM-UCB) become slower with every row, so try --rows 2000 first. If a policy fails, the others continue,
+    the failure is reported, and the exit code is 1. Repeat the command to continue a stopped run.
+
+    Examples:
+      windvane benchmark streams electricity.csv --rows 2000
+      windvane benchmark streams electricity.csv weather.csv --out streams
+      windvane benchmark streams data.parquet --label class --S 3
+      windvane benchmark streams data.csv --policies AdaptiveGLMUCB,Greedy,UniformRandom --runs 20
+    """
+    from windvane.lab.report.benchmark_pages import present_streams
+
+    missing, names = "drop" if drop_missing else "refuse", split_names(policies)
+    experiments = streams_benchmark.streams_experiments(
+        files, label=label, rows=rows, missing=missing, policies=names, runs=runs, seed=seed, S=s
     )
+    if check_policies:
+        check_own_policies(experiments[0].spec.policies)
+    failures: list[CellError] = []
+    go = functools.partial(conduct, run, failures=failures)
+    results = streams_benchmark.run_streams(experiments, run.out or Path("benchmark-streams"), go)
+    present = functools.partial(present_streams, failures=failures)
+    return publish(results, failures, MISTAKES, present, functools.partial(describe_streams, results, experiments))
 
 
-def _document(results: Results, standings: list[LeaderboardRow], scales: Scales) -> dict[str, Any]:
-    worlds = []
-    for name, entries in by_environment(results.entries).items():
-        rows = [row_of(entry) for entry in entries]
-        ratios = {standing.label: standing.ratios[name] for standing in standings}
-        policies = [
-            {
-                "policy": row.label, "regret": row.mean, "se": row.se, "ratio": ratios.get(row.label),
-                "microseconds": row.microseconds, "bonus_scale": _scale(scales, name, row.label),
-            }
-            for row in rows
-        ]  # fmt: skip
-        worlds.append({"environment": name, "B_T": rows[0].drift, "switches": rows[0].switches, "policies": policies})
-    common = leaderboard_json(results, standings)
-    return {**common, "horizon": results.manifest["horizon"], "environments": worlds}
-
-
-def _scale(scales: Scales, environment: str, label: str) -> float | None:
-    """Return the bonus scale of a tuned policy in this environment."""
-    return {tuned_label(name): scale for name, scale in scales.get(environment, {}).items()}.get(label)
-
-
-def _print_benchmark(results: Results, standings: list[LeaderboardRow], scales: Scales) -> None:
-    for name, entries in by_environment(results.entries).items():
-        ratios = {standing.label: standing.ratios[name] for standing in standings}
-        rows = sorted((row_of(entry) for entry in entries), key=lambda row: row.mean)
-        columns = ["policy", "regret", "± SE", "relative", *["bonus scale"] * bool(scales)]
-        cells = []
-        for row in rows:
-            scale = _scale(scales, name, row.label)
-            relative = number(ratios[row.label], 2) if row.label in ratios else "–"
-            scale_cell = ["–" if scale is None else f"{scale:g}"] * bool(scales)
-            cells.append([row.label, number(row.mean), number(row.se), relative, *scale_cell])
-        title = f"{name}: {rows[0].runs} runs of {results.manifest['horizon']} rounds, B_T = {rows[0].drift:.4g}"
-        print_table(columns, cells, title)
-        say()
-    meaning = "final regret over that of the best policy of each environment"
-    print_leaderboard(standings, "relative regret", "environments", meaning)
-
-
-benchmark.command()(streams)
+benchmark = Group(HELP, {"drift": drift, "spec": benchmark_worlds, "streams": streams})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from windvane.cli.console import number, print_json, print_table, say
-from windvane.cli.options import AsJson, OptionalHorizon
+from windvane.cli.console import Answer, Blocks, Note, Table, number
+from windvane.cli.options import OptionalHorizon, list_chosen
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
@@ -31,21 +31,15 @@ def bound(
     delta: Annotated[float | None, typer.Option(help="Confidence parameter δ.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Discount (default: the recommended one).")] = None,
     horizon: OptionalHorizon = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Evaluate Theorems 1 and 2 of the paper for these constants, or for those of an experiment, beside its regret.
 
     Examples:
       windvane bound --horizon 3000 --drift 1.5708 --dim 2
       windvane bound reproduction
     """
-    world: dict[str, Any] = {
-        "horizon": horizon, "drift": drift, "dim": dim, "link": link, "S": s, "L": ell, "sigma": sigma
-    }  # fmt: skip
-    constants = {name: value for name, value in world.items() if value is not None}
-    agent: dict[str, Any] = {
-        name: value for name, value in {"lam": lam, "delta": delta, "gamma": gamma}.items() if value is not None
-    }
+    constants = list_chosen(horizon=horizon, drift=drift, dim=dim, link=link, S=s, L=ell, sigma=sigma)
+    agent = list_chosen(lam=lam, delta=delta, gamma=gamma)
     if folder is not None:
         if constants:
             name, value = next(iter(constants.items()))
@@ -54,56 +48,47 @@ def bound(
         if not bounds:
             raise FolderError(folder, "unfinished", "no cell of a simulated environment is finished yet")
     else:
-        missing = [name for name in ("horizon", "drift", "dim") if name not in constants]
-        if missing:
-            expected = "given, or the folder of an experiment"
-            raise ArgumentError(f"--{missing[0]}", None, expected, got="nothing")
+        for name in ("horizon", "drift", "dim"):
+            if name not in constants:
+                raise ArgumentError(f"--{name}", None, "given, or the folder of an experiment", got="nothing")
         bounds = [MeasuredBounds("", False, evaluate(**constants, **agent), [])]
-    if as_json:
-        print_json(bounds_to_json(bounds))
-    else:
-        print_bounds(bounds)
+    return Answer(bounds, describe_bounds(bounds))
 
 
-def bounds_to_json(bounds: Sequence[MeasuredBounds]) -> list[dict[str, Any]]:
-    """Return the bounds as JSON values."""
-    return [dataclasses.asdict(environment) for environment in bounds]
+def describe_bounds(bounds: Sequence[MeasuredBounds]) -> Blocks:
+    """Return the bounds of each environment as text, and beside them what was measured."""
+    return [block for measured in bounds for block in _describe_environment(measured, measured.bounds)]
 
 
-def print_bounds(bounds: Sequence[MeasuredBounds]) -> None:
-    """Print the bounds of each environment, and beside them what was measured."""
-    for environment in bounds:
-        _print_environment(environment)
-
-
-def _print_environment(measured: MeasuredBounds) -> None:
-    b = measured.bounds
+def _describe_environment(measured: MeasuredBounds, b: Bounds) -> Iterator[str | Table | Note]:
     c = b.constants
     if measured.environment:
-        say(measured.environment, style="bold")
-    say(
+        yield Note(measured.environment, "bold")
+    yield (
         f"T = {c.horizon}, B_T = {c.drift:.6g}, d = {c.dim}, {c.link} link, S = {c.S:g}, L = {c.L:g}, λ = {c.lam:g}, "
         f"σ = {c.sigma:g}, δ = {c.delta:g}; k_μ = {c.k_mu:.6g}, c_μ = {c.c_mu:.6g}"
     )
-    print_table(["bound", "total", "γ", "terms"], _list_bounds(b))
+    yield Table(["bound", "total", "γ", "terms"], _list_bounds(b))
     if measured.measured:
         rows = [[row.label, number(row.mean), number(row.se)] for row in measured.measured]
-        print_table(["measured", "regret", "± SE"], rows)
+        yield Table(["measured", "regret", "± SE"], rows)
     if measured.environment:
         general = "general: Theorem 1's first form and Theorem 2 do not apply"
-        say(f"The arms are {'orthogonal: both forms of Theorem 1 apply' if measured.orthogonal_arms else general}.")
+        yield f"The arms are {'orthogonal: both forms of Theorem 1 apply' if measured.orthogonal_arms else general}."
     if b.orthogonal.total > b.trivial:
-        say("At this horizon the bounds are larger than the trivial bound. They are about how regret grows.")
+        yield "At this horizon the bounds are larger than the trivial bound. They are about how regret grows."
 
 
 def _list_bounds(b: Bounds) -> list[list[str]]:
-    theorems = {
-        "Theorem 1, orthogonal arms": dataclasses.asdict(b.orthogonal),
-        "Theorem 1, general arms": dataclasses.asdict(b.general),
-        "Theorem 2, drift unknown": dataclasses.asdict(b.unknown_drift),
+    theorems: dict[str, Any] = {
+        "Theorem 1, orthogonal arms": b.orthogonal,
+        "Theorem 1, general arms": b.general,
+        "Theorem 2, drift unknown": b.unknown_drift,
     }
     rows: list[list[str]] = []
-    for name, parts in theorems.items():
-        terms = ", ".join(f"{k} {v:,.0f}" for k, v in parts.items() if k not in ("total", "gamma") and v is not None)
-        rows.append([name, number(parts["total"], 0), number(parts.get("gamma", float("nan")), 6), terms])
+    for name, bound in theorems.items():
+        parts = dataclasses.asdict(bound)
+        total, gamma = parts.pop("total"), parts.pop("gamma", None)
+        terms = ", ".join(f"{term} {value:,.0f}" for term, value in parts.items() if value is not None)
+        rows.append([name, number(total, 0), number(gamma, 6), terms])
     return [*rows, ["trivial", number(b.trivial, 0), "–", "2σT, or T times the largest gap"]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 EXPERIMENTS = "Experiments"
 BENCHMARKS = "Benchmarks and studies"
@@ -17,7 +18,7 @@ CONTINUE = "repeat the command to continue"
 class Command(NamedTuple):
     """A command.
 
-    ``target``: module and attribute below ``windvane.cli``, a function or an app of sub-commands.
+    ``target``: module and attribute below ``windvane.cli``, a function or a :class:`Group`.
     ``extra``: the smallest extra with which it works.
     ``after_interrupt``: what Ctrl-C leaves behind, or how to go on.
     """
@@ -29,6 +30,13 @@ class Command(NamedTuple):
     after_interrupt: str = "nothing was changed"
 
 
+class Group(NamedTuple):
+    """A command that has sub-commands, and its help."""
+
+    help: str
+    commands: Mapping[str, Callable[..., Any]]
+
+
 COMMANDS = {
     "new": Command("specs.new", EXPERIMENTS, "lab", "Write a commented example of an experiment."),
     "spec": Command("specs.spec", EXPERIMENTS, "lab", "Check a spec, or print the schema of specs."),
@@ -36,14 +44,14 @@ COMMANDS = {
     "report": Command("analyse.report", EXPERIMENTS, "lab", "Draw the figures and report of an experiment.", REPEAT),
     "compare": Command("analyse.compare", EXPERIMENTS, "lab", "Compare policies by paired differences.", REPEAT),
     "export": Command("analyse.export", EXPERIMENTS, "lab", "Write results as CSV, Parquet or JSON.", REPEAT),
-    "tune": Command("tuning.tune", EXPERIMENTS, "lab", "Find the best discount and bonus of a policy.", CONTINUE),
+    "tune": Command("studies.tune", EXPERIMENTS, "lab", "Find the best discount and bonus of a policy.", CONTINUE),
     "bound": Command("bounds.bound", EXPERIMENTS, "lab", "Evaluate the regret bounds of the paper's theorems."),
     "reproduce": Command("experiments.reproduce", BENCHMARKS, "lab", "Reproduce the paper's experiment.", CONTINUE),
     "benchmark": Command(
         "benchmark.benchmark", BENCHMARKS, "lab", "Rank all policies in simulations or on your own data.", CONTINUE
     ),
     "study": Command("studies.study", BENCHMARKS, "lab", "Run a study of several experiments.", CONTINUE),
-    "policies": Command("policies.policies", BENCHMARKS, "lab", "List all policies, with measured times."),
+    "policies": Command("installation.policies", BENCHMARKS, "lab", "List all policies, with measured times."),
     "serve": Command("serving.serve", LIVE, "service", "Run the decision service."),
     "demo": Command(
         "demo.demo", LIVE, "service", "Show the live service with a simulated audience.", "the demo's data was removed"
@@ -59,3 +67,6 @@ COMMANDS = {
     ),
 }  # fmt: skip
 """The commands in the order of the help."""
+
+USE_OWN_CODE = {"spec", "simulate", "tune", "bound", "benchmark"}
+"""The commands that may import a policy or drift of the user's, "module:Class", from the current folder."""

@@ -2,32 +2,81 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import rich.table
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
-from rich.table import Table
 from rich.text import Text
+
+from windvane._files import write_atomically
 
 PATIENCE = 2.0  # seconds after which progress is shown
 DRAWING = "drawing figures and writing the report"
 PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
 
-def say(text: str = "", style: str = "") -> None:
-    """Print text on stdout. Lines are not broken, so that paths and secrets can be copied."""
-    _stdout().print(text, markup=False, soft_wrap=True, style=style or None)
+class Table(NamedTuple):
+    """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    left: int = 1
+
+    def print(self) -> None:
+        """Print the table on stdout."""
+        if self.title:  # not as the title of the table, which is broken to its width
+            _stdout().print(self.title, markup=False, style="italic")
+        table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for i, column in enumerate(self.columns):
+            table.add_column(Text(column), justify="left" if i < self.left else "right", no_wrap=i >= self.left)
+        for row in self.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        _stdout().print(table)
 
 
-def explain(text: str) -> None:
-    """Print an explanation of results on stdout, broken at words on a terminal."""
-    _stdout().print(text, markup=False, style="dim")
+class Note(NamedTuple):
+    """A text in another style, such as an explanation of results; it is broken at words on a terminal."""
+
+    text: str
+    style: str = "dim"
+
+    def print(self) -> None:
+        """Print the note on stdout."""
+        _stdout().print(self.text, markup=False, style=self.style)
+
+
+Blocks = Sequence[str | Table | Note]
+"""Parts of an answer. Lines of a text are not broken, so that paths and secrets can be copied."""
+
+
+class Answer(NamedTuple):
+    """What a command answers: a document for ``--json``, blocks of text for people, and an exit code."""
+
+    document: Any
+    blocks: Blocks = ()
+    code: int = 0
+
+    def print(self, as_json: bool) -> int:
+        """Print the answer on stdout, and return the exit code."""
+        if as_json:
+            print(json.dumps(plain(self.document), allow_nan=False))
+            return self.code
+        for block in self.blocks:
+            if isinstance(block, str):
+                _stdout().print(block, markup=False, soft_wrap=True)
+            else:
+                block.print()
+        return self.code
 
 
 def remark(text: str) -> None:
@@ -36,25 +85,15 @@ def remark(text: str) -> None:
         Console(stderr=True, highlight=False).print(text, markup=False)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: int = 1) -> None:
-    """Print a plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
-    if title:  # not as the title of the table, which is broken to its width
-        _stdout().print(title, markup=False, style="italic")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for i, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if i < left else "right", no_wrap=i >= left)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _stdout().print(table)
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON document on stdout. NaN and infinity become null, which every JSON parser accepts."""
-    print(json.dumps(plain(value), allow_nan=False))
-
-
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON-compatible data: arrays become lists, NaN and infinity become None."""
+    """Return ``value`` as JSON-compatible data.
+
+    Records become objects, arrays lists, paths texts, NaN and infinity None, which every JSON parser accepts.
+    """
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif hasattr(value, "_asdict"):  # a NamedTuple
+        value = value._asdict()
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -63,12 +102,27 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
-def number(value: float, digits: int = 1) -> str:
-    """Return a number with separators of thousands; a dash if it is not finite."""
-    return "–" if not math.isfinite(value) else f"{value:,.{digits}f}"
+def write_json(path: Path, document: Any) -> None:
+    """Write a document to a file, for people to read."""
+    write_atomically(path, (json.dumps(plain(document), indent=2) + "\n").encode())
+
+
+def number(value: float | None, digits: int | None = 1) -> str:
+    """Return a number with separators of thousands, with as many digits as needed if ``digits`` is None.
+
+    A dash if there is no number, or it is not finite.
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:g}" if digits is None else f"{value:,.{digits}f}"
+
+
+def estimate(value: float, se: float, digits: int = 1) -> str:
+    """Return a number and its standard error."""
+    return f"{number(value, digits)} ± {number(se, digits)}"
 
 
 def share(value: float) -> str:
@@ -89,21 +143,8 @@ def _stdout() -> Console:
 class ProgressBar:
     """A progress bar on stderr with the time left, shown once the work has taken :data:`PATIENCE` seconds.
 
-    Without a terminal nothing is shown. The lab calls ``begin``, ``show`` and ``end``.
-
-    Parameters
-    ----------
-    text
-        What is done: "drawing figures".
-    unit
-        What is counted, in the plural: "files". For "rounds" the rate is shown, too.
-
-    Examples
-    --------
-    >>> with ProgressBar("drawing figures", "files") as report:
-    ...     for done, draw in enumerate(figures):
-    ...         report(done, len(figures))
-    ...         draw()
+    Without a terminal nothing is shown. ``text`` says what is done ("drawing figures"), and ``unit`` what is counted
+    ("files"; for "rounds" the rate is shown, too). The lab calls ``compile``, ``begin``, ``show`` and ``end``.
     """
 
     def __init__(self, text: str, unit: str = "", patience: float = PATIENCE) -> None:
@@ -143,9 +184,7 @@ class ProgressBar:
         self._bar.reset(self._task, description=self._text, total=total, earlier=float(done))
         self(done, total)
 
-    def show(self, done: int) -> None:
-        """Show how much is done."""
-        self(done)
+    show = __call__
 
     def end(self) -> None:
         """Do nothing: the bar ends with its block."""

@@ -81,28 +81,25 @@ def examine(report: Callable[[int, int], None] = lambda _done, _total: None) -> 
 def read_extras() -> list[Extra]:
     """Read the core and the extras from the metadata of the installed package; none if there is no metadata."""
     try:
-        names = metadata.metadata("windvane").get_all("Provides-Extra") or []
+        names = ["", *(metadata.metadata("windvane").get_all("Provides-Extra") or [])]
         texts = metadata.requires("windvane") or []
     except metadata.PackageNotFoundError:
         return []
-    requirements: dict[str, list[str]] = {}
+    requirements: dict[str, list[str]] = {name: [] for name in names}
     for text in texts:
         extra = re.search(r"extra == ['\"]([\w.-]+)", text)
-        requirements.setdefault(extra[1] if extra else "", []).append(text)
+        requirements[extra[1] if extra else ""].append(text)
 
     def list_packages(extra: str) -> Iterator[str]:
-        for text in requirements.get(extra, []):
-            package, included = re.findall(r"^[\w.-]+", text)[0], re.match(r"windvane\[([^]]+)\]", text)
-            if included:  # an extra that includes others
+        for text in requirements[extra]:
+            if included := re.match(r"windvane\[([^]]+)\]", text):  # an extra that includes others
                 for name in included[1].split(","):
                     yield from list_packages(name.strip())
             else:
-                yield package
+                yield re.findall(r"^[\w.-]+", text)[0]
 
-    def describe(extra: str) -> Extra:
-        return Extra(extra, {package: _find_version(package) for package in sorted({*list_packages(extra)})})
-
-    return [describe(name) for name in ("", *names) if name not in DEVELOPMENT]
+    packages = {name: sorted({*list_packages(name)}) for name in names if name not in DEVELOPMENT}
+    return [Extra(name, {package: _find_version(package) for package in packages[name]}) for name in packages]
 
 
 def _find_version(package: str) -> str | None:
@@ -132,19 +129,17 @@ def _self_test() -> list[Check]:
             learner.select(X[t, lanes, None, :])  # one arm
             learner.update(X[t, lanes], r[t, lanes])
     info, X, r = policy.info(), X[:, lane], r[:, lane]
-    theta_hat, theta_tilde, V, b = (
-        np.asarray(a)[lane] for a in (info.theta_hat, info.theta_tilde, info.metric, info.b)
-    )
+    theta_hat, V, b = (np.asarray(value)[lane] for value in (info.theta_hat, info.metric, info.b))
     weights = _GAMMA ** np.arange(_ROUNDS - 1, -1, -1.0)
     g = X.T @ (weights / (1.0 + np.exp(-X @ theta_hat))) + policy.estimator.ridge * theta_hat
     errors = {
         "V and b follow their sums": max(_gap(V, (X.T * weights) @ X + np.eye(2)), _gap(b, X.T @ (weights * r))),
         "theta_hat solves g(theta) = b": _gap(g, b),
         "a lane alone gives the same bits": _gap(np.asarray(alone.info().theta_hat)[0], theta_hat) and np.inf,
-        "theta_tilde is admissible": max(0.0, float(np.linalg.norm(theta_tilde)) - 1.0),
+        "theta_tilde is admissible": max(0.0, float(np.linalg.norm(np.asarray(info.theta_tilde)[lane])) - 1.0),
     }
-    detail = f"at most {_LARGEST_ERROR:g}"
-    return [Check(name, error <= _LARGEST_ERROR, f"off by {error:.1e} ({detail})") for name, error in errors.items()]
+    most = _LARGEST_ERROR
+    return [Check(name, error <= most, f"off by {error:.1e} (at most {most:g})") for name, error in errors.items()]
 
 
 def _gap(actual: Any, expected: Any) -> float:

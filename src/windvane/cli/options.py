@@ -1,13 +1,15 @@
 """Options that several commands share. One concept has one name, one help text and one panel in all commands.
 
 The order in a command: its own options, then size (runs, horizon, seed), place (jobs, cluster), output (out, restart,
-json). An alias that starts with ``Optional`` is for commands whose default depends on other arguments.
+json, which every command has). An alias that starts with ``Optional`` is for commands whose default depends on other
+arguments. A command has all options of a dataclass if it has a parameter of that type: see ``windvane.cli.app.adapt``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +19,11 @@ SIZE, PLACE, OUTPUT = "Size", "Where it runs", "Output"
 def split_names(text: str | None) -> list[str] | None:
     """Return the names in the value of an option, with commas between them; None if the option is not used."""
     return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def list_chosen(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None, by name."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -56,6 +63,37 @@ Restart = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=OUTPUT)
 ]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large an experiment is. None: as the command or its spec says."""
+
+    runs: OptionalRuns = None
+    horizon: OptionalHorizon = None
+    seed: OptionalSeed = 0
+
+    def list_chosen(self) -> dict[str, Any]:
+        """Return the options that are not None, by name."""
+        return list_chosen(**vars(self))
+
+
+@dataclass(frozen=True)
+class SpecSize(Size):
+    """The size of an experiment whose spec also has a seed."""
+
+    seed: OptionalSeed = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where an experiment runs, and where its results go."""
+
+    jobs: Jobs = None
+    cluster: Cluster = None
+    out: Out = None
+    restart: Restart = False
+
 
 Policy = Annotated[str, typer.Option(help="The policy to tune.", autocompletion=complete_policy)]
 Policies = Annotated[

@@ -1,17 +1,17 @@
-"""The command ``serve``: the decision service."""
+"""The command ``serve``: the decision service, with options from the command line, the environment or a file."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from windvane.cli import WRONG_INPUT, InputError
-from windvane.cli.configuration import read_config
-from windvane.cli.console import print_json, say
+from windvane.cli.console import Answer
 from windvane.cli.options import DEFAULT_STORE, PORT_HELP, AsJson, Store
 from windvane.errors import ArgumentError
 
@@ -22,6 +22,34 @@ def _option(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
     """Return an option that can also be set by a variable: ``--log-level`` by ``WINDVANE_LOG_LEVEL``."""
     variable = f"WINDVANE_{name.upper().replace('-', '_')}"
     return typer.Option(f"--{name}", envvar=variable, help=help, rich_help_panel=panel, **more)
+
+
+def read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Read the options that are set neither on the command line nor in the environment from the file at ``path``."""
+    if path is None:
+        return None
+    parameters = {option.removeprefix("--"): p for p in context.command.params for option in p.opts}
+    allowed = sorted(parameters.keys() - {"config", "help", "json"})
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:  # TOML and UTF-8
+        raise InputError(f"{path}: is not TOML ({error})") from None
+    context.default_map = {}
+    for key, value in settings.items():
+        if key not in allowed:
+            raise InputError(f"{path}: {key}: unknown; allowed are {', '.join(allowed)}")
+        parameter = parameters[key]
+        is_flag = getattr(parameter, "is_flag", False)
+        if not isinstance(value, str | int | float) or isinstance(value, bool) != is_flag:
+            raise InputError(f"{path}: {key}: must be {'true or false' if is_flag else 'a string or a number'}")
+        try:
+            parameter.process_value(context, value)
+        except typer.BadParameter as error:
+            raise InputError(f"{path}: {key}: {error.message}") from None
+        context.default_map[parameter.name] = value
+    return path
 
 
 Host = Annotated[str, _option("host", "Address to listen on; one other than loopback needs a token.", ADDRESS)]
@@ -72,10 +100,8 @@ def serve(
     configure_logging(log_format, log_level)
 
     def announce(address: str) -> None:
-        if as_json:
-            print_json({"address": address, "store": str(store)})
-        elif log_format != "json":  # the JSON log has the address
-            say(f"{address}  (store: {store}; Ctrl-C stops)")
+        lines = [] if log_format == "json" else [f"{address}  (store: {store}; Ctrl-C stops)"]  # its log has it
+        Answer({"address": address, "store": store}, lines).print(as_json)
         sys.stdout.flush()  # a reader of the pipe may wait for the address
 
     try:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from windvane.cli import InputError
-from windvane.cli.console import count, print_json, say
-from windvane.cli.options import AsJson, CheckPolicies, SpecFile
+from windvane.cli.commands import Group
+from windvane.cli.console import Answer, count
+from windvane.cli.options import CheckPolicies, SpecFile
 
 
 def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("spec.toml"),
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Write a commented example of an experiment, ready to be run and changed.
 
     Example:
@@ -34,24 +35,10 @@ def new(
         raise InputError(f"{path}: is a folder; name a file in it") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    if as_json:
-        print_json({"file": str(path)})
-    else:
-        say(f"{path} written; run it with: windvane simulate {path}")
+    return Answer({"file": path}, [f"{path} written; run it with: windvane simulate {path}"])
 
 
-SPEC_HELP = """Check a spec file, or print the schema of spec files.
-
-Examples:
-  windvane spec check spec.toml
-  windvane spec schema > spec.schema.json
-"""
-
-spec = typer.Typer(help=SPEC_HELP, no_args_is_help=True)
-
-
-@spec.command()
-def check(file: SpecFile, check_policies: CheckPolicies = False, as_json: AsJson = False) -> None:
+def check(file: SpecFile, check_policies: CheckPolicies = False) -> Answer:
     """Check a spec: build all environments and policies once, without running them.
 
     Examples:
@@ -65,23 +52,17 @@ def check(file: SpecFile, check_policies: CheckPolicies = False, as_json: AsJson
     experiment = Spec.read(file)
     if check_policies:
         check_own_policies(experiment.policies)
-    pinned = experiment.pin()
-    told = {policy.name: list(policy.told or ()) for policy in pinned.policies}
+    told = {policy.name: policy.told or () for policy in experiment.pin().policies}
     cells = len(list_cells(experiment))
-    if as_json:
-        names = [environment.name for environment in experiment.environments]
-        print_json({"file": str(file), "environments": names, "told": told, "cells": cells})
-        return
-    environments = count(len(experiment.environments), "environment")
-    policies = count(len(experiment.policies), "policy", "policies")
-    say(f"{file}: valid; {policies} in {environments}, {count(cells, 'cell')}")
-    for name, truths in told.items():
-        if truths:
-            say(f"{name} is told the exact {' and '.join(truths)} of each run")
+    environments = [environment.name for environment in experiment.environments]
+    sizes = f"{count(len(told), 'policy', 'policies')} in {count(len(environments), 'environment')}"
+    lines = [f"{file}: valid; {sizes}, {count(cells, 'cell')}"]
+    lines += [f"{name} is told the exact {' and '.join(truths)} of each run" for name, truths in told.items() if truths]
+    document = {"file": file, "environments": environments, "told": told, "cells": cells}
+    return Answer(document, lines)
 
 
-@spec.command()
-def schema(as_json: AsJson = False) -> None:
+def schema() -> Answer:
     """Print the JSON schema of spec files, with which editors complete and check them.
 
     Put the line "#:schema spec.schema.json" at the top of the spec.
@@ -89,8 +70,18 @@ def schema(as_json: AsJson = False) -> None:
     Example:
       windvane spec schema > spec.schema.json
     """
-    import json
-
     from windvane.lab.spec.schema import build_schema
 
-    print(json.dumps(build_schema(), indent=None if as_json else 2))
+    document = build_schema()
+    return Answer(document, [json.dumps(document, indent=2)])
+
+
+spec = Group(
+    """Check a spec file, or print the schema of spec files.
+
+Examples:
+  windvane spec check spec.toml
+  windvane spec schema > spec.schema.json
+""",
+    {"check": check, "schema": schema},
+)

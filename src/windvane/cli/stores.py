@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from windvane.cli import FAILED, InputError
-from windvane.cli.console import ProgressBar, count, print_json, print_table, say
-from windvane.cli.options import DEFAULT_STORE, AsJson, Store
+from windvane.cli.console import Answer, ProgressBar, Table, count
+from windvane.cli.options import DEFAULT_STORE, Store
 
 if TYPE_CHECKING:
     from windvane.service import store as service_store
     from windvane.service.backups import CopyReport
+    from windvane.service.verification import StreamReport
 
 
 @contextlib.contextmanager
@@ -32,7 +33,7 @@ def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> 
         raise InputError(str(error)) from None
 
 
-def verify(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def verify(store: Store = DEFAULT_STORE) -> Answer:
     """Check the file, the checksum of every event, and compare every recorded outcome with a replay of the log.
 
     It changes nothing and can run while a server uses the store. The exit code is 1 if it finds a problem.
@@ -42,31 +43,26 @@ def verify(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """
     from windvane.service.verification import verify_store
 
-    with open_store(store, read_only=True) as opened, ProgressBar("verifying", "events") as show:
+    with open_store(store, read_only=True) as opened, ProgressBar("verifying", "events") as bar:
         try:
-            report = verify_store(opened, lambda stream, done, total: show(done, total, f"replaying {stream}"))
+            report = verify_store(opened, lambda stream, done, total: bar(done, total, f"replaying {stream}"))
         except sqlite3.Error as error:
             raise InputError(f"{store}: cannot be read ({error})") from None
-    if as_json:
-        print_json(report.to_plain())
-    else:
-        for problem in report.problems:
-            say(f"{store}: {problem.text}")
-        lines = []
-        for stream in report.streams:
-            problems = [problem.text for problem in stream.problems] or ["sound"]
-            notes = [f"note: {note.text}" for note in stream.notes]
-            lines.append([stream.stream, str(stream.events), "; ".join([*problems, *notes])])
-        print_table(["stream", "events", "verdict"], lines, str(store))
-    if not report.is_sound:
-        raise typer.Exit(FAILED)
+    rows = [[stream.stream, str(stream.events), _describe_stream(stream)] for stream in report.streams]
+    problems = [f"{store}: {problem.text}" for problem in report.problems]
+    table = Table(["stream", "events", "verdict"], rows, str(store))
+    return Answer(report.to_plain(), [*problems, table], 0 if report.is_sound else FAILED)
+
+
+def _describe_stream(report: StreamReport) -> str:
+    problems = [problem.text for problem in report.problems] or ["sound"]
+    return "; ".join([*problems, *(f"note: {note.text}" for note in report.notes)])
 
 
 def backup(
     to: Annotated[Path, typer.Option(help="The file to write. It must not exist.", show_default=False)],
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Copy the store to a file, even while a server uses it, and verify the copy.
 
     The copy is consistent: it holds the streams, events, snapshots and hashes of the tokens as of one commit. The file
@@ -81,10 +77,7 @@ def backup(
         report = back_up(
             store, to, lambda stage, done, total: show(done, total, stage), before_rename=_ignore_interrupts
         )
-    if as_json:
-        print_json(report.to_plain())
-    else:
-        say(_describe(report))
+    return Answer(report.to_plain(), [_describe(report)])
 
 
 def restore(
@@ -98,8 +91,7 @@ def restore(
         typer.Option("--record-loss", help="Make the next start log that events after the backup were lost."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Restore the backup even if it has problems.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Verify a backup, and install a copy of it as the store. No server may have the store open.
 
     The backup is not changed. The tokens of the backup become valid again; tokens added after it do not exist.
@@ -115,21 +107,17 @@ def restore(
             backup, store, replace=replace, record_loss=record_loss, force=force,
             before_rename=_ignore_interrupts, progress=lambda stage, done, total: show(done, total, stage),
         )  # fmt: skip
-    if as_json:
-        aside = None if report.replaced is None else str(report.replaced)
-        print_json({**report.to_plain(), "replaced": aside, "lost": report.lost})
-        return
-    say(_describe(report))
-    for problem in report.verification.list_problems():
-        say(f"problem: {problem.text}")
+    lines = [_describe(report), *(f"problem: {problem.text}" for problem in report.verification.list_problems())]
     if report.replaced is not None:
-        say(f"the previous store is now {report.replaced}")
+        lines.append(f"the previous store is now {report.replaced}")
     if report.lost is None:
-        consequence = ", so nothing will be recorded" if record_loss else ""
-        say(f"{store}.mark is missing or of another store: what was lost after the backup is not known{consequence}")
+        unknown = f"{store}.mark is missing or of another store: what was lost after the backup is not known"
+        lines.append(unknown + (", so nothing will be recorded" if record_loss else ""))
+    what = "the next start records this" if record_loss else "not recorded; see --record-loss"
     for stream, events in (report.lost or {}).items():
-        what = "the next start records this" if record_loss else "not recorded; see --record-loss"
-        say(f"stream {stream}: {events:,} events were acknowledged after the backup and are not in it ({what})")
+        lost = f"{events:,} events were acknowledged after the backup and are not in it"
+        lines.append(f"stream {stream}: {lost} ({what})")
+    return Answer({**report.to_plain(), "replaced": report.replaced, "lost": report.lost}, lines)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from windvane.cli.console import print_json, print_table, remark, say
-from windvane.cli.options import DEFAULT_STORE, AsJson, Store
+from windvane.cli.commands import Group
+from windvane.cli.console import Answer, Table, remark
+from windvane.cli.options import DEFAULT_STORE, Store
 from windvane.cli.stores import open_store
 from windvane.errors import ArgumentError
 
@@ -24,17 +25,15 @@ Examples:
   windvane token remove shop
 """
 
-token = typer.Typer(help=HELP, no_args_is_help=True)
+
 Name = Annotated[str, typer.Argument(help="The name of the token: who uses it.", show_default=False)]
 
 
-@token.command()
 def add(
     name: Name,
     read_only: Annotated[bool, typer.Option("--read-only", help="Make a token that can only read.")] = False,
     store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Add a token, and print its secret.
 
     The store holds only a hash of the secret, so it cannot be printed again.
@@ -51,15 +50,11 @@ def add(
     if secret is None:
         hint = "remove that token first, or use another name"
         raise ArgumentError("name", name, "a name that no token has", hint=hint)
-    if as_json:
-        print_json({"name": name, "token": secret})
-    else:
-        say(secret)
-        remark("save the token now: only its hash is stored")
+    remark("save the token now: only its hash is stored")
+    return Answer({"name": name, "token": secret}, [secret])
 
 
-@token.command("list")
-def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def list_tokens(store: Store = DEFAULT_STORE) -> Answer:
     """List the names and rights of the tokens.
 
     Example:
@@ -68,15 +63,12 @@ def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     with open_store(store) as opened:
         tokens = opened.read_tokens()
     rows = [(token.name, "full" if token.full else "read", token.created) for token in tokens]
-    if as_json:
-        print_json({"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]})
-        return
     lines = [[name, rights, time.strftime("%Y-%m-%d %H:%M", time.localtime(at))] for name, rights, at in rows]
-    print_table(["token", "rights", "created"], lines, f"Tokens of {store}", left=3)
+    document = {"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]}
+    return Answer(document, [Table(["token", "rights", "created"], lines, f"Tokens of {store}", left=3)])
 
 
-@token.command()
-def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:
     """Remove a token.
 
     It cannot be brought back. A running server rejects it within a second.
@@ -91,12 +83,10 @@ def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
         is_last = not opened.read_tokens()
     if is_last:
         remark("no token is left: all requests are rejected until you add one or run `windvane token open`")
-    if as_json:
-        print_json({"removed": name})
+    return Answer({"removed": name})
 
 
-@token.command("open")
-def turn_off_authentication(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def turn_off_authentication(store: Store = DEFAULT_STORE) -> Answer:
     """Remove all tokens, and turn authentication off.
 
     Then a server on loopback accepts every request, and one on another address does not start.
@@ -106,10 +96,12 @@ def turn_off_authentication(store: Store = DEFAULT_STORE, as_json: AsJson = Fals
     """
     with open_store(store) as opened:
         opened.remove_all_tokens()
-    if as_json:
-        print_json({"open": True})
+    return Answer({"open": True})
 
 
 def _check_name(name: str) -> None:
     if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
         raise ArgumentError("name", name, f"a string of 1 to {LONGEST_NAME} printable characters")
+
+
+token = Group(HELP, {"add": add, "list": list_tokens, "remove": remove, "open": turn_off_authentication})

@@ -203,9 +203,8 @@ def _omit_path(environment: AnyEnvironmentSpec) -> AnyEnvironmentSpec:
     """Return the environment without the path of its file: the checksum of the content is compared."""
     if environment.kind == "labelled-stream":
         return replace(environment, file="file")
-    drift = environment.drift
-    if isinstance(drift, LoggedPath) and drift.file is not None:
-        return replace(environment, drift=replace(drift, file="file"))
+    if environment.kind == "simulated" and isinstance(environment.drift, LoggedPath) and environment.drift.file:
+        return replace(environment, drift=replace(environment.drift, file="file"))
     return environment
 
 
