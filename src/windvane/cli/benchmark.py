@@ -21,7 +21,7 @@ from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark
 from windvane.lab.studies.drift_benchmark import benchmark_spec
 from windvane.lab.studies.tuned_benchmark import DRIFT, OWN, run_benchmark
 
-HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in worlds of yours.
+HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in your own environments.
 
 Examples:
   windvane benchmark drift --quick
@@ -66,9 +66,9 @@ def benchmark_worlds(
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
 ) -> Answer:
-    """Run every policy in the environments of a spec of yours, and print a leaderboard.
+    """Run every policy in the environments of your spec, and print a leaderboard.
 
-    The policies are all registered ones and those of the spec. Runs, horizon and seed are those of the spec.
+    Runs all registered policies and those of the spec. Runs, horizon and seed default to those of the spec.
 
     Examples:
       windvane benchmark spec spec.toml

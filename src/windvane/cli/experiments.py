@@ -71,7 +71,7 @@ def reproduce(
 ) -> Answer:
     """Reproduce the paper's experiment: table, figures and a report, beside the published result.
 
-    This is what "make demo" runs; "windvane demo" is something else, the live service with a simulated audience.
+    This is what "make demo" runs; "windvane demo" is different: it shows the live service with a simulated audience.
 
     Examples:
       windvane reproduce
@@ -127,7 +127,9 @@ def simulate(
         experiment = experiment.replace(diagnostics=True)
     folder = run.out or Path(f"{spec.stem}-results")
     results = conduct(run, experiment, folder, experiment.title or spec.stem)
-    return _summarise(results, experiment.diagnostics, [f"\nResults: {folder} (windvane report {folder} draws them)"])
+    return _summarise(
+        results, experiment.diagnostics, [f"\nResults: {folder} (draw them with: windvane report {folder})"]
+    )
 
 
 def _summarise(
