@@ -19,9 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import astuple
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +28,11 @@ import filelock
 from windvane._files import write_atomically
 from windvane.errors import WindvaneError, format_value
 from windvane.lab.results.folder import (
-    FORMAT,
     TABLES,
     FolderError,
     Recipe,
     check_recipe,
+    describe_experiment,
     experiment_id,
     read_cell,
     read_manifest,
@@ -42,7 +40,6 @@ from windvane.lab.results.folder import (
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import parquet_bytes, tables
-from windvane.lab.run.versions import list_versions
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -64,8 +61,9 @@ class FolderWriter:
     """Writes one experiment into one folder."""
 
     def __init__(self, folder: Path, spec: Spec) -> None:
-        self.folder, self.spec = folder, spec
-        self.cells = list_cells(spec)
+        self.folder, self.spec, self.cells = folder, spec, list_cells(spec)
+        self._core = describe_experiment(spec)
+        self._experiment = experiment_id(self._core)  # computed once: every note carries it
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -145,28 +143,6 @@ class FolderWriter:
             raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
         if experiment_id(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
-
-    @cached_property
-    def _core(self) -> dict[str, Any]:
-        """The part of the manifest that follows from the spec and the versions."""
-        policies = [
-            {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())}
-            for policy in self.spec.policies
-        ]
-        return {
-            "format": FORMAT,
-            "fingerprint": self.spec.fingerprint(),
-            **{size: getattr(self.spec, size) for size in ("seed", "runs", "horizon")},
-            "environments": [environment.name for environment in self.spec.environments],
-            "policies": policies,
-            "cells": [list(astuple(cell)) for cell in self.cells],
-            "versions": list_versions(self.spec),
-        }
-
-    @cached_property
-    def _experiment(self) -> str:
-        """Computed once: it covers the list of all cells, and every note carries it."""
-        return experiment_id(self._core)
 
     def read_finished(self) -> set[Cell]:
         """Return the cells whose files are all there and whole."""
