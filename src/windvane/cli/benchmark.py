@@ -15,9 +15,8 @@ from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
 from windvane.cli.streams import streams
-from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
-from windvane.lab.results.results import Results
+from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import row_of
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
@@ -121,7 +120,7 @@ def own(
 
 def _rank(results: Results, scales: Scales, as_json: bool, failures: Sequence[CellError] = ()) -> None:
     """Write the report and print the leaderboard."""
-    from windvane.lab.report.benchmark_pages import present_benchmark
+    from windvane.lab.report.presentation import present_benchmark
 
     with ProgressBar(DRAWING, "files") as progress:
         standings, files = present_benchmark(results, confidence=CONFIDENCE, progress=progress)
@@ -133,7 +132,7 @@ def _rank(results: Results, scales: Scales, as_json: bool, failures: Sequence[Ce
 
 def _document(results: Results, standings: list[LeaderboardRow], scales: Scales) -> dict[str, Any]:
     worlds = []
-    for name, entries in by_environment(results.entries).items():
+    for name, entries in group_by_environment(results.entries).items():
         rows = [row_of(entry) for entry in entries]
         ratios = {standing.label: standing.ratios[name] for standing in standings}
         policies = [
@@ -154,7 +153,7 @@ def _scale(scales: Scales, environment: str, label: str) -> float | None:
 
 
 def _print_benchmark(results: Results, standings: list[LeaderboardRow], scales: Scales) -> None:
-    for name, entries in by_environment(results.entries).items():
+    for name, entries in group_by_environment(results.entries).items():
         ratios = {standing.label: standing.ratios[name] for standing in standings}
         rows = sorted((row_of(entry) for entry in entries), key=lambda row: row.mean)
         columns = ["policy", "regret", "± SE", "relative", *["bonus scale"] * bool(scales)]

@@ -14,9 +14,8 @@ from windvane.cli import FAILED, options
 from windvane.cli.console import DRAWING, ProgressBar, number, print_table, say
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, failures_to_json, leaderboard_json, print_leaderboard, publish
-from windvane.lab.figures.curves import by_environment
 from windvane.lab.results.leaderboard import LeaderboardRow
-from windvane.lab.results.results import Results
+from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark
 from windvane.lab.studies.benchmarks import check_own_policies, ranked_entries
@@ -76,7 +75,7 @@ def streams(
     )
     if failures and not ranked_entries(results):
         raise failures[0]
-    from windvane.lab.report.benchmark_pages import present_streams
+    from windvane.lab.report.presentation import present_streams
 
     with ProgressBar(DRAWING, "files") as progress:
         standings, written = present_streams(results, failures, confidence=CONFIDENCE, progress=progress)
@@ -95,7 +94,7 @@ def _document(
     experiments: Sequence[StreamExperiment],
 ) -> dict[str, Any]:
     documents = []
-    groups = by_environment(results.entries)
+    groups = group_by_environment(results.entries)
     for experiment in experiments:
         name = experiment.file.name
         ratios = {standing.label: standing.ratios[name] for standing in standings}
@@ -123,7 +122,7 @@ def _print_benchmark(
     standings: Sequence[LeaderboardRow],
     experiments: Sequence[StreamExperiment],
 ) -> None:
-    groups = by_environment(results.entries)
+    groups = group_by_environment(results.entries)
     for experiment in experiments:
         scores = sorted(map(score_entry, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
         rows = [

@@ -33,21 +33,19 @@ def reports(tmp_path_factory):
         notes={"Notes": ["A note on what was assumed."]},
         published=samples.published(),
         turning=(1000.0, 2000.0),
-        comparison_rows=samples.differences(),
+        differences=samples.differences(),
     )
     write_report(
         samples.results([hostile], title=HOSTILE, command=HOSTILE),
         folder / "hostile.html",
         heading=HOSTILE,
         notes={HOSTILE: [HOSTILE]},
-        comparison_rows=differences,
+        differences=differences,
     )
     write_report(samples.results(samples.many(40, runs=4), finished=5), folder / "many.html", heading="Forty")
     write_report(samples.results(samples.four(runs=1)), folder / "one.html", heading="One run")
     write_report(samples.results([], finished=0), folder / "none.html", heading="Nothing yet")
-    write_report(
-        samples.results(several), folder / "several.html", heading="Two", turning={"elsewhere": (100.0, 200.0)}
-    )
+    write_report(samples.results(several), folder / "several.html", heading="Two", turning=(100.0, 200.0))
     return SimpleNamespace(folder=folder, full=full)
 
 
@@ -336,7 +334,7 @@ def test_each_environment_has_its_chart_and_table(visit):
     assert page.locator("h3").all_text_contents() == ["rotation", "elsewhere"]
     assert page.locator("table").count() == 2
     figures = "[...document.querySelectorAll('[data-chart^=regret] .chart')]"
-    assert page.evaluate(f"{figures}.map(d => d._fullLayout.shapes.length)") == [0, 1]
+    assert page.evaluate(f"{figures}.map(d => d._fullLayout.shapes.length)") == [1, 1]
     options = page.locator("[data-chart=projection] option").all_text_contents()
     assert "GLM-UCB (elsewhere)" in options
 

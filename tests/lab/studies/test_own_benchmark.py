@@ -23,8 +23,7 @@ from windvane.lab import (
     own_benchmark,
     simulate,
 )
-from windvane.lab.report.benchmark_pages import present_benchmark
-from windvane.lab.report.presentation import present_all
+from windvane.lab.report.presentation import present_all, present_benchmark
 from windvane.lab.results.folder import Recipe
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies.benchmarks import REFERENCES, check_own_policies, choose_policies, ranked_entries

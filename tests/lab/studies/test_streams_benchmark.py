@@ -18,8 +18,7 @@ from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
 from windvane.lab import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Results, Spec, SpecError, paired, simulate
 from windvane.lab.figures.projection_figure import projection_figure
-from windvane.lab.report.benchmark_pages import present_streams
-from windvane.lab.report.presentation import present_all
+from windvane.lab.report.presentation import present_all, present_streams
 from windvane.lab.results.folder import FolderError
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark

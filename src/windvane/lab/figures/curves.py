@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,10 @@ from windvane.arguments import Array
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry
 
-PublishedCurves = Mapping[str, Sequence[npt.NDArray[Any]]]
-"""A published curve per policy name: rounds, mean regret, and perhaps more that is not drawn."""
-PublishedCurve = tuple[Array, Array]
+PublishedCurve = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Rounds and mean regret."""
+PublishedCurves = Mapping[str, PublishedCurve]
+"""A published curve per policy name."""
 MOST = 300  # points of a curve on the page
 
 
@@ -38,39 +39,22 @@ class Measure(NamedTuple):
 
 
 def regret(entry: Entry) -> MeanCurve:
-    values = np.asarray(entry.regret, dtype=float)
-    return MeanCurve(np.asarray(entry.rounds), values.mean(axis=0), sd_over_runs(values))
+    return _over_runs(entry, np.asarray(entry.regret, dtype=float))
 
 
 def mean_reward(entry: Entry) -> MeanCurve:
     """The mean reward up to each round, where an entry's regret is its number of mistakes."""
-    share = 1.0 - np.asarray(entry.regret, dtype=float) / np.asarray(entry.rounds)
-    return MeanCurve(np.asarray(entry.rounds), share.mean(axis=0), sd_over_runs(share))
+    return _over_runs(entry, 1.0 - np.asarray(entry.regret, dtype=float) / entry.rounds)
+
+
+def _over_runs(entry: Entry, values: Array) -> MeanCurve:
+    with np.errstate(invalid="ignore"):
+        sd = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan)
+    return MeanCurve(np.asarray(entry.rounds), values.mean(axis=0), sd)
 
 
 REGRET = Measure("regret", "Regret over time", "Cumulative regret (units of reward)", ",.1f", regret)
 MEAN_REWARD = Measure("mean reward", "Mean reward over time", "Mean reward so far (share right)", ".3f", mean_reward)
-
-
-def by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(entry.environment, []).append(entry)
-    return groups
-
-
-def settled_range(values: Iterable[MeanCurve]) -> tuple[float, float]:
-    """The least and the largest mean after the first twentieth of the rounds: before, means of few rewards jump."""
-    late = [curve.mean[curve.rounds >= curve.rounds[-1] / 20] for curve in values]
-    return min(float(means.min()) for means in late), max(float(means.max()) for means in late)
-
-
-def sd_over_runs(values: Array) -> Array:
-    """The standard deviation over runs (the first axis), unbiased; nan for a single run."""
-    if len(values) < 2:
-        return np.full(values.shape[1:], np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(values.std(axis=0, ddof=1))
 
 
 def quantile(values: Array, q: float) -> Array:
@@ -89,10 +73,10 @@ def share_above(values: Array, bound: Array) -> float:
 
 
 def published_for(entry: Entry, published: PublishedCurves | None) -> PublishedCurve | None:
-    """The published (rounds, mean) of the entry's policy within its horizon; None for none, or for a variant."""
+    """The published curve of the entry's policy within its horizon; None for none, or for a variant."""
     if published is None or entry.policy not in published or entry.variant:
         return None
-    rounds, mean = (np.asarray(part, dtype=float) for part in published[entry.policy][:2])
+    rounds, mean = published[entry.policy]
     within = rounds <= entry.horizon
     return (rounds[within], mean[within]) if within.any() else None
 
@@ -101,8 +85,7 @@ def published_final(entry: Entry, published: PublishedCurves | None) -> float:
     """The published mean at the entry's horizon; nan where the published curve does not get there."""
     if published is None or published_for(entry, published) is None:
         return float("nan")
-    rounds, mean = (np.asarray(part, dtype=float) for part in published[entry.policy][:2])
-    return float(np.interp(entry.horizon, rounds, mean, right=np.nan))
+    return float(np.interp(entry.horizon, *published[entry.policy], right=np.nan))
 
 
 def thin(count: int, most: int = MOST) -> npt.NDArray[np.int64]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from windvane.errors import ArgumentError
 from windvane.lab.figures import curves
-from windvane.lab.figures.curves import REGRET, Measure, PublishedCurve, PublishedCurves
-from windvane.lab.figures.description import Axis, Band, Figure, Line, Mark, Panel, Strip, key_line, round_axis
+from windvane.lab.figures.curves import REGRET, MeanCurve, Measure, PublishedCurve, PublishedCurves
+from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip, key_line, round_axis
 from windvane.lab.figures.style import LINK, Look, entry_names, looks, tidy
 
 if TYPE_CHECKING:
@@ -39,18 +39,16 @@ def over_time_figure(
         raise ArgumentError("entries", entries, "at least one entry")
     is_crowded = len(entries) > MOST_BANDS
     marks: list[Mark] = [] if turning is None else [Strip("x", *turning, text="drift period")]
-    for other in others:
-        rounds, mean, _ = measure.curve(other)
-        marks.append(Line(rounds, mean, LINK, width=0.7, role="other"))
+    marks += [Series(*measure.curve(other)[:2], LINK, width=0.7, role="other") for other in others]
     names = [tidy(name, 200) for name in entry_names(entries)]
     for group, (entry, look, name) in enumerate(zip(entries, looks(entries), names, strict=True)):
         known = curves.published_for(entry, published)
-        marks += _curve(entry, group, name, look, measure, known, is_thin=is_crowded)
+        marks += _curve(measure, measure.curve(entry), known, look, name, group, is_thin=is_crowded)
     key: list[Mark] = []
-    if any(isinstance(mark, Line) and mark.role == "published" for mark in marks):
-        key = [key_line("measured"), key_line("published", "dashed", width=1.1)]
     if others:
         key = [key_line(f"{len(others)} other {'policy' if len(others) == 1 else 'policies'}", colour=LINK)]
+    elif any(getattr(mark, "role", "") == "published" for mark in marks):
+        key = [key_line("measured"), key_line("published", "dashed", width=1.1)]
     runs = sorted({len(entry.lanes) for entry in entries})
     label = f"{measure.axis}\n{_over_runs(runs, runs[-1] > 1 and not is_crowded)}"
     low, high = (0.0, None) if measure is REGRET else _settled_limits([*entries, *others])
@@ -65,35 +63,36 @@ def over_time_figure(
 
 
 def _curve(
-    entry: Entry,
-    group: int,
-    name: str,
-    look: Look,
     measure: Measure,
+    curve: MeanCurve,
     known: PublishedCurve | None,
+    look: Look,
+    name: str,
+    group: int,
     *,
     is_thin: bool,
 ) -> list[Mark]:
-    """The marks of one entry: band, published curve, mean."""
-    rounds, mean, sd = measure.curve(entry)
+    """The marks of one entry: a band of one standard deviation, the published curve, the mean."""
+    rounds, mean, sd = curve
     marks: list[Mark] = []
     if not np.isnan(sd).all():
         marks.append(Band(rounds, mean - sd, mean + sd, look.colour, group, is_hidden=is_thin))
     if known is not None:
-        hover = f"{name}, published"
-        marks.append(Line(*known, look.colour, hover, "published", 1.1, "dashed", is_listed=False, group=group))
-    width, marker, end = (
-        (1.0, "", "") if is_thin else (1.6, look.marker, f"{tidy(name, 40)}  {mean[-1]:{measure.form}}")
-    )
-    end *= bool(np.isfinite(mean[-1]))
-    line = Line(rounds, mean, look.colour, name, "mean", width, marker=marker, end=end, is_listed=is_thin, spread=sd)
-    return [*marks, replace(line, group=group)]
+        dashed = Series(*known, look.colour, f"{name}, published", "published", 1.1, "dashed", is_listed=False)
+        marks.append(replace(dashed, group=group))
+    line = Series(rounds, mean, look.colour, name, "mean", 1.0, spread=sd, group=group)
+    if not is_thin:
+        end = f"{tidy(name, 40)}  {mean[-1]:{measure.form}}" if np.isfinite(mean[-1]) else ""
+        line = replace(line, width=1.6, marker=look.marker, end=end, is_listed=False)
+    return [*marks, line]
 
 
 def _settled_limits(entries: Sequence[Entry]) -> tuple[float, float]:
-    low, high = curves.settled_range(map(curves.mean_reward, entries))
-    margin = 0.05 * (high - low) + 0.005
-    return max(low - margin, 0.0), min(high + margin, 1.0)
+    """Limits of the mean rewards after the first twentieth of the rounds: before, means of few rewards jump."""
+    every = map(curves.mean_reward, entries)
+    late = np.concatenate([curve.mean[curve.rounds >= curve.rounds[-1] / 20] for curve in every])
+    margin = 0.05 * float(late.max() - late.min()) + 0.005
+    return max(float(late.min()) - margin, 0.0), min(float(late.max()) + margin, 1.0)
 
 
 def _over_runs(runs: Sequence[int], has_bands: bool) -> str:
