@@ -14,7 +14,6 @@ from windvane.lab.figures.comparison_figures import (
     ratios_figure,
     slopes_figure,
 )
-from windvane.lab.figures.curves import MEAN_REWARD
 from windvane.lab.figures.description import (
     Arrows,
     Axis,
@@ -29,7 +28,7 @@ from windvane.lab.figures.description import (
     log_ticks,
 )
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, over_time_figure
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
 from windvane.lab.results.leaderboard import LeaderboardRow

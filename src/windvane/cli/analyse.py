@@ -25,11 +25,11 @@ def report(
     Example:
       windvane report results
     """
-    from windvane.lab.report.presentation import present_all
+    from windvane.lab.report.presentation import present
 
     results = Results.open(folder)
     with ProgressBar(DRAWING, "files") as progress:
-        written = present_all(results, progress=progress)
+        written = present(results, progress=progress)
     if as_json:
         print_json({"folder": str(folder), "complete": results.complete, "files": [str(path) for path in written]})
         return

@@ -88,10 +88,10 @@ def reproduce(
     folder = out or Path(_default_folder(runs, horizon, arms, bonus_scale, seed, diagnostics))
     recipe = paper.paper_recipe(arms, bonus_scale)
     results = conduct(spec, folder, "reproducing the paper", recipe, jobs=jobs, cluster=cluster, restart=restart)
-    from windvane.lab.report.presentation import present_all
+    from windvane.lab.report.presentation import present
 
     with ProgressBar(DRAWING, "files") as progress:
-        written = present_all(results, progress=progress)
+        written = present(results, progress=progress)
     against = paper.compare_with_published(results.entries)
     assumed = paper.list_readings(arms, bonus_scale)
     if as_json:

@@ -10,10 +10,10 @@ import pytest
 
 from support import sample_results as samples
 from support.figures import LOG, MARKS, SYMLOG, X, every_figure, figure_with
-from windvane.lab.figures import curves, matplotlib_renderer
+from windvane.lab.figures import matplotlib_renderer
 from windvane.lab.figures.description import Series, row_axis
 from windvane.lab.figures.over_time_figure import over_time_figure
-from windvane.lab.figures.plotly_renderer import bend, render
+from windvane.lab.figures.plotly_renderer import MOST, bend, render, thin
 from windvane.lab.figures.style import LINEAR
 
 HOSTILE = "<img src=x onerror=alert(1)> & <b>$x$</b>"
@@ -128,7 +128,7 @@ def test_both_renderers_show_the_same_values(name):
         }:
             trace = [trace for trace in chart["data"] if trace["meta"]["kind"] == role][-1]
             x, y = lines[role].get_xdata(), lines[role].get_ydata()
-            kept = curves.thin(len(x))
+            kept = thin(len(x))
             shown = np.array(trace["customdata"] if is_bent else trace["y"], dtype=float)
             np.testing.assert_allclose(np.array(trace["x"], dtype=float), x[kept], rtol=1e-5)
             np.testing.assert_allclose(shown, y[kept], rtol=1e-5, atol=1e-12)
@@ -148,7 +148,7 @@ def test_long_lines_are_thinned():
     entry = samples.entry(horizon=3000, runs=2)
     (chart,) = render(over_time_figure([entry], published=samples.published()))
     for trace in chart["data"]:
-        assert len(trace["x"]) <= curves.MOST
+        assert len(trace["x"]) <= MOST
         assert trace["x"][-1] == 3000
 
 

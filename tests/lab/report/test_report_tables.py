@@ -8,8 +8,7 @@ import re
 import pytest
 
 from support import sample_results as samples
-from windvane.lab.report import number_texts
-from windvane.lab.report.report import write_report
+from windvane.lab.report import report
 from windvane.lab.results.summary import told_text
 
 
@@ -17,7 +16,7 @@ from windvane.lab.results.summary import told_text
     ("value", "text"), [(0.0, "0.000"), (1234.5678, "1,235"), (12.345, "12.35"), (-0.01234, "-0.012"), (math.nan, "–")]
 )
 def test_amounts(value, text):
-    assert number_texts.amount_text(value) == text
+    assert report.amount_text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -25,17 +24,12 @@ def test_amounts(value, text):
     [(89.123, 1.26, "89.1 ± 1.3"), (89.1, math.nan, "89.10"), (89.1, 0.0, "89.10"), (math.inf, 1.0, "–")],
 )
 def test_a_value_has_the_digits_that_its_error_supports(value, error, text):
-    assert number_texts.with_error(value, error) == text
+    assert report.with_error(value, error) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0.0 %"), (0.0001, "< 0.1 %"), (0.4567, "45.7 %"), (math.nan, "–")])
 def test_shares(value, text):
-    assert number_texts.share_text(value).replace("\N{NO-BREAK SPACE}", " ") == text
-
-
-@pytest.mark.parametrize(("value", "key"), [(math.nan, ""), (1.5, "1.5"), (math.inf, "")])
-def test_keys_of_sorting(value, key):
-    assert number_texts.sort_key(value) == key
+    assert report.share_text(value).replace("\N{NO-BREAK SPACE}", " ") == text
 
 
 @pytest.mark.parametrize(("told", "text"), [((), ""), (("drift",), "B_T"), (("drift", "switches"), "B_T, changes")])
@@ -47,7 +41,7 @@ def test_what_a_policy_was_told(told, text):
 
 def tables(folder, entries, **settings):
     """The tables of a page: the texts of the cells, row by row, the heads first."""
-    page = write_report(samples.results(entries), folder / "page.html", heading="Tables", **settings)
+    page = report.write_report(samples.results(entries), folder / "page.html", heading="Tables", **settings)
     found = re.findall(r"<table.*?</table>", page.read_text(encoding="utf-8"), re.DOTALL)
     rows = [re.findall(r"<tr>.*?</tr>", table, re.DOTALL) for table in found]
     return [[re.findall(r"<t[hd][^>]*>(?:<button[^>]*>)?(.*?)<", row) for row in table] for table in rows]
@@ -70,16 +64,3 @@ def test_the_table_of_results_has_a_row_per_entry(tmp_path):
 def test_the_table_of_differences(tmp_path):
     _, (_, row) = tables(tmp_path, samples.four(runs=4), differences=samples.differences(1))
     assert row == ["BVD-GLM-UCB", "GLM-UCB", "rotation", "-60.00", "-65.00 to -55.00", "50"]
-
-
-def test_stages():
-    assert (
-        number_texts.stages_text([0.5, 0.0, 0.5, math.nan]).replace("\N{NO-BREAK SPACE}", " ")
-        == "none 50.0 %, stage 2 50.0 %"
-    )
-    assert number_texts.stages_text([math.nan] * 4) == "–"
-
-
-def test_counts_are_singular_or_plural():
-    assert number_texts.count_text(1, "run", "runs") == "1 run"
-    assert number_texts.count_text(2000, "run", "runs") == "2,000 runs"

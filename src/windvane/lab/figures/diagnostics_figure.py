@@ -8,7 +8,6 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
-from windvane.lab.figures.curves import quantile, share_above
 from windvane.lab.figures.description import (
     Axis,
     Band,
@@ -51,6 +50,21 @@ def wants_log(values: Array, bound: Array) -> bool:
     """Whether a term and its bound are so far apart that a linear axis would flatten the term."""
     usual = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
     return float(np.nanmax(bound, initial=0.0)) > 20 * max(usual, 1e-12)
+
+
+def quantile(values: Array, q: float) -> Array:
+    """A quantile over runs that is one of the values, so that infinite ones do no harm; nan where it is not finite."""
+    ordered = np.sort(values, axis=0)  # nan goes last
+    known = np.sum(~np.isnan(values), axis=0)
+    place = np.rint(q * np.maximum(known - 1, 0)).astype(int)
+    result = np.take_along_axis(ordered, place[None], axis=0)[0]
+    return np.where(np.isfinite(result), result, np.nan)
+
+
+def share_above(values: Array, bound: Array) -> float:
+    """The share of rounds and runs with ``values`` above ``bound``, of those where both are known."""
+    known = ~(np.isnan(values) | np.isnan(bound))
+    return float(np.mean(values[known] > bound[known])) if known.any() else float("nan")
 
 
 def _known(entry: Entry, name: str) -> Array:

@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from windvane.arguments import Array
 from windvane.errors import ArgumentError
-from windvane.lab.figures import curves
-from windvane.lab.figures.curves import REGRET, MeanCurve, Measure, PublishedCurve, PublishedCurves
 from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip, key_line, round_axis
 from windvane.lab.figures.style import LINK, Look, entry_names, looks, tidy
 
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry
 
+PublishedCurve = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Rounds and mean regret."""
+PublishedCurves = Mapping[str, PublishedCurve]
+"""A published curve per policy name."""
 MOST_BANDS = 8  # beyond so many lines, bands and names at the line ends would hide each other
+
+
+class MeanCurve(NamedTuple):
+    """A measure over recorded rounds: mean and standard deviation over runs (nan throughout for a single run)."""
+
+    rounds: npt.NDArray[np.int64]
+    mean: Array
+    sd: Array
+
+
+class Measure(NamedTuple):
+    """What is drawn over rounds: its name, the title of its section, the label of its axis, the format of a value."""
+
+    name: str
+    title: str
+    axis: str
+    form: str
+    curve: Callable[[Entry], MeanCurve]
+
+
+def regret(entry: Entry) -> MeanCurve:
+    return _average(entry, np.asarray(entry.regret, dtype=float))
+
+
+def mean_reward(entry: Entry) -> MeanCurve:
+    """The mean reward up to each round, where an entry's regret is its number of mistakes."""
+    return _average(entry, 1.0 - np.asarray(entry.regret, dtype=float) / entry.rounds)
+
+
+def _average(entry: Entry, values: Array) -> MeanCurve:
+    with np.errstate(invalid="ignore"):
+        sd = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan)
+    return MeanCurve(np.asarray(entry.rounds), values.mean(axis=0), sd)
+
+
+REGRET = Measure("regret", "Regret over time", "Cumulative regret (units of reward)", ",.1f", regret)
+MEAN_REWARD = Measure("mean reward", "Mean reward over time", "Mean reward so far (share right)", ".3f", mean_reward)
 
 
 def over_time_figure(
@@ -42,7 +83,7 @@ def over_time_figure(
     marks += [Series(*measure.curve(other)[:2], LINK, width=0.7, role="other") for other in others]
     names = [tidy(name, 200) for name in entry_names(entries)]
     for group, (entry, look, name) in enumerate(zip(entries, looks(entries), names, strict=True)):
-        known = curves.published_for(entry, published)
+        known = published_for(entry, published)
         marks += _curve(measure, measure.curve(entry), known, look, name, group, is_thin=is_crowded)
     key: list[Mark] = []
     if others:
@@ -60,6 +101,22 @@ def over_time_figure(
     )
     size = (7.0 + 1.5 * -(-len(entries) // 24), 5.0) if is_crowded else (7.0, 4.0)
     return Figure([panel], tidy(title, 90), size, legend="right" if is_crowded else "")
+
+
+def published_for(entry: Entry, published: PublishedCurves | None) -> PublishedCurve | None:
+    """The published curve of the entry's policy within its horizon; None for none, or for a variant."""
+    if published is None or entry.policy not in published or entry.variant:
+        return None
+    rounds, mean = published[entry.policy]
+    within = rounds <= entry.horizon
+    return (rounds[within], mean[within]) if within.any() else None
+
+
+def published_final(entry: Entry, published: PublishedCurves | None) -> float:
+    """The published mean at the entry's horizon; nan where the published curve does not get there."""
+    if published is None or published_for(entry, published) is None:
+        return float("nan")
+    return float(np.interp(entry.horizon, *published[entry.policy], right=np.nan))
 
 
 def _curve(
@@ -89,7 +146,7 @@ def _curve(
 
 def _settled_limits(entries: Sequence[Entry]) -> tuple[float, float]:
     """Limits of the mean rewards after the first twentieth of the rounds: before, means of few rewards jump."""
-    every = map(curves.mean_reward, entries)
+    every = map(mean_reward, entries)
     late = np.concatenate([curve.mean[curve.rounds >= curve.rounds[-1] / 20] for curve in every])
     margin = 0.05 * float(late.max() - late.min()) + 0.005
     return max(float(late.min()) - margin, 0.0), min(float(late.max()) + margin, 1.0)

@@ -2,7 +2,7 @@
 
 What all charts share and the colours of the page are left to the page: marks in ink have ``meta.ink``. Text from a spec
 is escaped for plotly's small HTML, and numbers that JSON cannot hold become null. A series has at most
-:data:`curves.MOST` points. Heat maps are not drawn: the page has none.
+:data:`MOST` points. Heat maps are not drawn: the page has none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from windvane.arguments import Array
-from windvane.lab.figures import curves
 from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, Panel, Series, Strip
 from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, tidy
 
@@ -28,6 +27,7 @@ SYMBOLS = {
     "*": "star", "x": "x-thin", "|": "line-ns", "": "circle",
 }  # fmt: skip
 LONGEST = 28  # letters of a row's name
+MOST = 300  # points of a series
 FEW = 20  # points of a line that can all have a marker
 SILENT: Chart = {"hoverinfo": "skip", "showlegend": False}
 
@@ -86,6 +86,18 @@ def bend(values: npt.ArrayLike) -> Array:
     return np.arcsinh(np.asarray(values, dtype=float) / LINEAR)
 
 
+def thin(count: int, most: int = MOST) -> npt.NDArray[np.int64]:
+    """At most ``most`` of the indices 0..count-1: both ends, two thirds evenly, one third closer at the start.
+
+    The dense start keeps a curve smooth on a logarithmic axis.
+    """
+    if count <= most:
+        return np.arange(count)
+    even = np.linspace(0, count - 1, most - most // 3)
+    early = np.geomspace(1, count, most // 3) - 1
+    return np.unique(np.rint(np.concatenate([even, early])).astype(np.int64))
+
+
 # --- axes and shapes -----------------------------------------------------------------------------------------------
 
 
@@ -130,7 +142,7 @@ def _arrows(mark: Arrows) -> list[Chart]:
 
 def _series(mark: Series, panel: Panel) -> list[Chart]:
     """A trace of the points, after one of their intervals."""
-    kept, colour, traces = curves.thin(len(mark.x)), GREY.get(mark.colour, mark.colour), []
+    kept, colour, traces = thin(len(mark.x)), GREY.get(mark.colour, mark.colour), []
     if mark.low is not None and mark.high is not None:
         low, high = ((end, mark.y) if mark.along == "x" else (mark.x, end) for end in (mark.low, mark.high))
         traces.append(_segments(np.stack(low, axis=1), np.stack(high, axis=1), colour, 2))
@@ -175,7 +187,7 @@ def _hover(mark: Series, panel: Panel, kept: npt.NDArray[np.int64]) -> Chart:
 
 def _band(mark: Band) -> list[Chart]:
     """Two invisible lines with the space between them filled."""
-    kept = curves.thin(len(mark.x))
+    kept = thin(len(mark.x))
     red, green, blue = (int(mark.colour[i : i + 2], 16) for i in (1, 3, 5))
     edge: Chart = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "x": to_numbers(mark.x[kept]), **SILENT}
     edge["visible"] = not mark.is_hidden

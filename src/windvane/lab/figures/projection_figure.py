@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Index = npt.NDArray[np.int64]
 
-TRUTH = "θ* (truth)"
+TRUTH, SET = "θ* (truth)", "Θ (norm ≤ {:g})"
 FARTHEST = 2.5  # in units of S: how far out theta_hat is shown in the plane
 MOST_DOTS = 250  # of theta_hat; more would hide the path
 
@@ -30,7 +30,7 @@ def projection_figure(path: ThetaPath, *, title: str = "") -> Figure:
     """
     thetas = path.theta_star, path.theta_hat, path.theta_tilde
     if path.theta_star.shape[1] == 1:
-        ground = Strip("y", -path.S, path.S, name=_set_name(path))
+        ground = Strip("y", -path.S, path.S, name=SET.format(path.S))
         over = _over_rounds(path, ground, *(theta[:, 0] for theta in thetas), axis=Axis("θ", value="θ"))
         return Figure([over], tidy(title, 90), (7.0, 4.2), legend="below")
     ground = Strip("y", 0.0, path.S)
@@ -39,29 +39,12 @@ def projection_figure(path: ThetaPath, *, title: str = "") -> Figure:
     return Figure([_plane(path), over], tidy(title, 90), (7.0, 4.2), legend="below", is_row=True)
 
 
-def find_outside(theta: Array, S: float) -> npt.NDArray[np.bool_]:
-    """Rows of norm above S, beyond rounding; False where unknown."""
-    return np.asarray(np.linalg.norm(theta, axis=1) > S * (1 + 1e-9))
-
-
-def find_frame(hat: Array, star: Array, S: float) -> tuple[Array, float]:
-    """Centre and half the side of the square about Theta, theta* and theta_hat in the plane, nothing too far away."""
-    corners = S * np.array([[-1.0, -1.0], [1.0, 1.0]])
-    seen = np.concatenate([hat, star, corners]).clip(-FARTHEST * S, FARTHEST * S)
-    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
-    return (low + high) / 2, 0.54 * float((high - low).max())
-
-
-def _set_name(path: ThetaPath) -> str:
-    return f"Θ (norm ≤ {path.S:g})"
-
-
 def _over_rounds(path: ThetaPath, ground: Strip, star: Array, hat: Array, tilde: Array, *, axis: Axis) -> Panel:
     places = [np.stack([path.rounds, values], axis=1) for values in (star, hat, tilde)]
     trail = Series(path.rounds, hat, LINK, role="trail", width=0.7)
-    known = ~np.isnan(path.theta_hat).any(axis=1)
-    share = find_outside(path.theta_hat[known], path.S).mean() if known.any() else np.nan
-    title = f"This run: θ̂ outside Θ in {100 * share:.0f} % of rounds" if known.any() else ""
+    distances = np.linalg.norm(path.theta_hat[~np.isnan(path.theta_hat).any(axis=1)], axis=1)
+    outside = distances > path.S * (1 + 1e-9)  # beyond rounding
+    title = f"This run: θ̂ outside Θ in {100 * outside.mean():.0f} % of rounds" if len(outside) else ""
     rounds = round_axis(path.rounds[-1], "Round t (colour: time)")
     return Panel(rounds, axis, [ground, trail, *_thetas(path, *places)], title)
 
@@ -69,11 +52,14 @@ def _over_rounds(path: ThetaPath, ground: Strip, star: Array, hat: Array, tilde:
 def _plane(path: ThetaPath) -> Panel:
     star, hat, tilde = (theta[:, :2] for theta in (path.theta_star, path.theta_hat, path.theta_tilde))
     _, moved = _choose(path)
-    marks: list[Mark] = [Disc(path.S, _set_name(path)), Arrows(hat[moved], tilde[moved])]
+    marks: list[Mark] = [Disc(path.S, SET.format(path.S)), Arrows(hat[moved], tilde[moved])]
     marks += _thetas(path, star, hat, tilde)
     if not np.isnan(star).all():
         marks.append(_direction(star))
-    (x, y), half = find_frame(hat, star, path.S)
+    corners = path.S * np.array([[-1.0, -1.0], [1.0, 1.0]])
+    seen = np.concatenate([hat, star, corners]).clip(-FARTHEST * path.S, FARTHEST * path.S)
+    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    (x, y), half = (low + high) / 2, 0.54 * float((high - low).max())  # a square about all of it
     dim = path.theta_star.shape[1]
     label = "θ₁" if dim == 2 else f"θ₁ (first two of {dim} coordinates)"
     across = Axis(label, low=x - half, high=x + half, value="θ₁")

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windvane.lab.figures.comparison_figures import difference_figure, leaderboard_figure
-from windvane.lab.figures.curves import MEAN_REWARD, PublishedCurves
 from windvane.lab.figures.description import Figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
 from windvane.lab.figures.matplotlib_renderer import KINDS, save
-from windvane.lab.figures.over_time_figure import MOST_BANDS, over_time_figure
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, MOST_BANDS, PublishedCurves, over_time_figure
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
 from windvane.lab.report.report import write_report
@@ -34,50 +33,43 @@ Plan = dict[str, Callable[[], Figure]]
 """Figures by the name of their files, each described when its turn comes."""
 FilesDrawn = Callable[[int, int], None]
 """Called with the number of files written so far and of all files."""
+Page = dict[str, Any]
+"""What :func:`write_report` is given."""
 Presented = tuple[list[LeaderboardRow], list[Path]]
-WritePage = Callable[[Path], Path]
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
 
 
-def present(
-    results: Results,
-    *,
-    heading: str = "",
-    notes: Mapping[str, Sequence[str]] | None = None,
-    turning: tuple[float, float] | None = None,
-    published: PublishedCurves | None = None,
-    page: bool = True,
-    progress: FilesDrawn | None = None,
-) -> list[Path]:
-    """Draw every environment and, if ``page``, write the report; returns the files written.
+def present(results: Results, *, page: bool = True, progress: FilesDrawn | None = None, **settings: Any) -> list[Path]:
+    """Draw what suits the experiment and, if ``page``, write the report; returns the files written.
 
-    ``progress`` is called with the number of files drawn so far and of all files. The rest is as in
-    :func:`~windvane.lab.report.report.write_report`.
+    Every environment is drawn: the paper's beside the published result, a sweep with a heat map, a benchmark with its
+    leaderboard. ``settings`` (``heading``, ``notes``, ``turning``, ``published``) are those of
+    :func:`~windvane.lab.report.report.write_report`. ``progress`` is called with the number of files drawn so far and
+    of all files.
     """
-    plan = _plan_environments(results, turning=turning, published=published)
-    write_page = _plan_page(results, heading, notes=notes, turning=turning, published=published)
-    return _draw_all(plan, results.folder, write_page if page else None, progress)
-
-
-def present_all(results: Results, *, progress: FilesDrawn | None = None) -> list[Path]:
-    """What suits the experiment: the paper's figures, the benchmark's leaderboard, a heat map for a sweep."""
-    if results.recipe.get("name") == "paper":
-        return present(results, **_describe_paper(results), progress=progress)
-    plan, write_page = _plan_environments(results), _plan_page(results)
+    if not results.entries:
+        raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
+    content: Page = {
+        "results": results,
+        "heading": results.manifest["title"] or results.folder.resolve().name,
+        "differences": paired(results.entries) if results.complete else [],
+    }
+    content |= (_describe_paper(results) if results.recipe.get("name") == "paper" else {}) | settings
+    plan = _plan_environments(results, content.get("turning"), content.get("published"))
     if benchmark := read_benchmark(results):
-        _, more, write_page = _plan_benchmark(benchmark)
+        _, more, content = _plan_benchmark(benchmark)
         plan |= more
     policies = results.manifest["policies"]
     if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
         for name, end in _file_ends(results.entries).items():
             plan[f"tuning{end}"] = partial(tuning_figure, read_sweep(results, name))
-    return _draw_all(plan, results.folder, write_page, progress)
+    return _draw_all(plan, results.folder, content if page else None, progress)
 
 
 def present_benchmark(results: Results, *, confidence: float = 0.95, progress: FilesDrawn | None = None) -> Presented:
     """Write the figures and the report of a benchmark. The oracle, which has no regret, is not drawn."""
-    standings, plan, write_page = _plan_benchmark(results, confidence)
-    return standings, _draw_all(plan, results.folder, write_page, progress)
+    standings, plan, page = _plan_benchmark(results, confidence)
+    return standings, _draw_all(plan, results.folder, page, progress)
 
 
 def present_streams(
@@ -88,25 +80,18 @@ def present_streams(
     progress: FilesDrawn | None = None,
 ) -> Presented:
     """Write the figures (mean reward over time, leaderboard) and the report of the labelled data streams."""
-    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
-    best_first = sorted(_without_paths(results.entries), key=lambda entry: float(entry.final.mean()))
+    best_first = sorted(results.entries, key=lambda entry: float(entry.final.mean()))
     names = dict.fromkeys(entry.environment for entry in results.entries)
     drawn = {name: [entry for entry in best_first if entry.environment == name] for name in names}
     plan: Plan = {}
     for name, slug in slugs(drawn).items():
         named, others = _split(drawn[name])
         plan[f"mean-reward-{slug}"] = partial(over_time_figure, named, MEAN_REWARD, title=name, others=others)
-    plan["leaderboard"] = partial(leaderboard_figure, standings, confidence=confidence, labelled=True)
-    write_page = partial(
-        write_report,
-        replace(results, entries=[entry for entries in drawn.values() for entry in entries]),
-        heading=results.manifest["title"],
-        notes=explain_streams(failures),
-        standings=standings,
-        confidence=confidence,
-        labelled=True,
-    )
-    return standings, _draw_all(plan, results.folder, write_page, progress)
+    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
+    entries = [entry for entries in drawn.values() for entry in entries]
+    notes = explain_streams(failures)
+    more, page = _plan_leaderboard(results, standings, entries, notes, confidence, labelled=True)
+    return standings, _draw_all(plan | more, results.folder, page, progress)
 
 
 def draw_tuned(grid: SweepGrid, folder: Path) -> list[Path]:
@@ -127,30 +112,24 @@ def draw_differences(differences: Sequence[Difference], folder: Path, confidence
     return written
 
 
-def _draw_all(plan: Plan, folder: Path, write_page: WritePage | None, progress: FilesDrawn | None) -> list[Path]:
+def _draw_all(plan: Plan, folder: Path, page: Page | None, progress: FilesDrawn | None) -> list[Path]:
     """Draw the figures, then write the page; returns the files written."""
     written: list[Path] = []
-    for files in _draw_each(plan, folder, write_page):
+    for files in _draw_each(plan, folder, page):
         written += files
         if progress is not None:
-            progress(len(written), len(KINDS) * len(plan) + (write_page is not None))
+            progress(len(written), len(KINDS) * len(plan) + (page is not None))
     return written
 
 
-def _draw_each(plan: Plan, folder: Path, write_page: WritePage | None) -> Iterator[list[Path]]:
+def _draw_each(plan: Plan, folder: Path, page: Page | None) -> Iterator[list[Path]]:
     for name, describe in plan.items():
         yield save(describe(), folder / "figures", name)
-    if write_page is not None:
-        yield [write_page(folder / "report.html")]
+    if page is not None:
+        yield [write_report(target=folder / "report.html", **page)]
 
 
-def _plan_page(results: Results, heading: str = "", **settings: Any) -> WritePage:
-    heading = heading or results.manifest["title"] or results.folder.resolve().name
-    differences = paired(results.entries) if results.complete else []
-    return partial(write_report, results, heading=heading, differences=differences, **settings)
-
-
-def _describe_paper(results: Results) -> dict[str, Any]:
+def _describe_paper(results: Results) -> Page:
     """The paper's report, beside the published result. The recipe of ``results`` has the settings."""
     horizon, recipe = results.manifest["horizon"], results.recipe
     return {
@@ -164,15 +143,16 @@ def _describe_paper(results: Results) -> dict[str, Any]:
     }
 
 
-def _plan_environments(results: Results, **settings: Any) -> Plan:
-    """The figures of every environment; the ``settings`` are those of :func:`over_time_figure`."""
-    if not results.entries:
-        raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
+def _plan_environments(
+    results: Results, turning: tuple[float, float] | None, published: PublishedCurves | None
+) -> Plan:
+    """The figures of every environment."""
     plan: Plan = {}
     ends = _file_ends(results.entries)
     for name, entries in group_by_environment(results.entries).items():
         end = ends[name]
-        plan[f"regret{end}"] = partial(over_time_figure, entries, title=name if end else "", **settings)
+        title = name if end else ""
+        plan[f"regret{end}"] = partial(over_time_figure, entries, title=title, turning=turning, published=published)
         able = [e for e in entries if e.path is not None and e.stages[0, 1] == e.stages[0, 1]]  # those that project
         shown = next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
         if shown is not None and shown.path is not None:
@@ -183,25 +163,28 @@ def _plan_environments(results: Results, **settings: Any) -> Plan:
     return plan
 
 
-def _plan_benchmark(results: Results, confidence: float = 0.95) -> tuple[list[LeaderboardRow], Plan, WritePage]:
-    """The leaderboard of a benchmark, its figure, and what writes its report."""
+def _plan_benchmark(results: Results, confidence: float = 0.95) -> tuple[list[LeaderboardRow], Plan, Page]:
+    """The leaderboard of a benchmark, its figure, and its report."""
     standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
     ranked = {standing.label for standing in standings}
-    drawn = _without_paths(entry for entry in results.entries if entry.label in ranked)
-    write_page = partial(
-        write_report,
-        replace(results, entries=drawn),
-        heading=results.manifest["title"],
-        notes=explain_leaderboard(results),
-        standings=standings,
-        confidence=confidence,
-    )
-    return standings, {"leaderboard": partial(leaderboard_figure, standings, confidence=confidence)}, write_page
+    entries = [entry for entry in results.entries if entry.label in ranked]
+    return standings, *_plan_leaderboard(results, standings, entries, explain_leaderboard(results), confidence)
 
 
-def _without_paths(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries of a benchmark as its report has room for them."""
-    return [replace(entry, path=None) for entry in entries]
+def _plan_leaderboard(
+    results: Results,
+    standings: Sequence[LeaderboardRow],
+    entries: Iterable[Entry],
+    notes: Mapping[str, Sequence[str]],
+    confidence: float,
+    *,
+    labelled: bool = False,
+) -> tuple[Plan, Page]:
+    """The figure of a leaderboard, and the report about these entries, without paths, for which there is no room."""
+    shown = replace(results, entries=[replace(entry, path=None) for entry in entries])
+    ranking: Page = {"standings": standings, "confidence": confidence, "labelled": labelled}
+    page = {"results": shown, "heading": results.manifest["title"], "notes": notes, **ranking}
+    return {"leaderboard": partial(leaderboard_figure, **ranking)}, page
 
 
 def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:

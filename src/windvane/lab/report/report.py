@@ -13,40 +13,34 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 import numpy as np
 
 from windvane._files import write_atomically
-from windvane.lab.figures import curves
 from windvane.lab.figures.comparison_figures import difference_figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.over_time_figure import (
+    MEAN_REWARD,
+    REGRET,
+    PublishedCurves,
+    over_time_figure,
+    published_final,
+)
 from windvane.lab.figures.plotly_renderer import render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
-from windvane.lab.report import number_texts
 from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import row_of, told_text
 from windvane.lab.studies.streams_benchmark import recent_accuracy
 
 if TYPE_CHECKING:
     from windvane.lab.results.leaderboard import LeaderboardRow
-    from windvane.lab.results.results import Entry, Results
+    from windvane.lab.results.results import Results
     from windvane.lab.results.summary import Difference
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("windvane.lab.report", "page"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-TEMPLATES.globals |= {function.__name__: function for function in (format, told_text, *number_texts.FORMATS)}
-TEMPLATES.globals["nan"] = math.nan
-TEMPLATES.tests["finite"] = math.isfinite
-TEMPLATES.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+UNKNOWN = "–"
 
 
 def write_report(
@@ -55,7 +49,7 @@ def write_report(
     *,
     heading: str,
     notes: Mapping[str, Sequence[str]] | None = None,
-    published: curves.PublishedCurves | None = None,
+    published: PublishedCurves | None = None,
     turning: tuple[float, float] | None = None,
     differences: Sequence[Difference] = (),
     standings: Sequence[LeaderboardRow] = (),
@@ -70,13 +64,13 @@ def write_report(
     environments are labelled data streams, and the page is about how often policies are right.
     """
     target, entries = Path(target), results.entries
-    measure = curves.MEAN_REWARD if labelled else curves.REGRET
+    measure = MEAN_REWARD if labelled else REGRET
     environments, charts = [], {}
     for i, (name, group) in enumerate(group_by_environment(entries).items()):
         key = f"{measure.name.replace(' ', '-')}-{i}"
         (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
         recent = [float(recent_accuracy(entry).mean()) for entry in group] if labelled else [math.nan] * len(group)
-        finals = [curves.published_final(entry, published) for entry in group]
+        finals = [published_final(entry, published) for entry in group]
         rows = list(zip(map(row_of, group), recent, finals, strict=True))
         environments.append({"key": key, "name": name, "horizon": group[0].horizon, "rows": rows})
     if differences:
@@ -84,6 +78,11 @@ def write_report(
         layout = charts["differences"]["layout"]
         layout["height"] = 120 + 34 * len(differences)
         layout["xaxis"]["title"]["text"] = "Left of 0 is better"  # the caption says the rest, on narrow screens too
+    paths = [entry.path for entry in entries if entry.path is not None]
+    projecting = [i for i, path in enumerate(paths) if not np.isnan(path.theta_tilde).all()]
+    checked = [entry for entry in entries if entry.diagnostics]
+    charts["projection"] = {"options": [render(projection_figure(path)) for path in paths]}
+    charts["diagnostics"] = {"options": [render(diagnostics_figure(entry)) for entry in checked]}
     scripts = [_read_plotly(), _read("report.js")]
     page = TEMPLATES.get_template("report.html").render(
         security_policy=_security_policy(scripts),
@@ -99,8 +98,9 @@ def write_report(
         turning=turning,
         notes=notes or {},
         differences=differences,
-        projection=_projection([entry for entry in entries if entry.path is not None], charts),
-        diagnostics=_diagnostics([entry for entry in entries if entry.diagnostics], charts),
+        projection=entry_names([entry for entry in entries if entry.path is not None]),
+        shown_projection=max(projecting, default=0),
+        diagnostics=entry_names(checked),
         charts=charts,
     )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,15 +126,42 @@ def _security_policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 
 
-def _projection(entries: Sequence[Entry], charts: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The policies to choose from, and whether each is the one shown first: the last that projects."""
-    paths = [entry.path for entry in entries if entry.path is not None]
-    charts["projection"] = {"options": [render(projection_figure(path)) for path in paths]}
-    projecting = [i for i, path in enumerate(paths) if not np.isnan(path.theta_tilde).all()]
-    return [(name, i == max(projecting, default=0)) for i, name in enumerate(entry_names(entries))]
+# --- how the page writes numbers, and its templates --------------------------------------------------------------
 
 
-def _diagnostics(entries: Sequence[Entry], charts: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The policies to choose from, and whether each is the one shown first: the last."""
-    charts["diagnostics"] = {"options": [render(diagnostics_figure(entry)) for entry in entries]}
-    return [(name, i == len(entries) - 1) for i, name in enumerate(entry_names(entries))]
+def amount_text(value: float) -> str:
+    """Four digits, at most three of them decimals."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    size = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(3 - size, 0), 3)}f}"
+
+
+def with_error(value: float, error: float) -> str:
+    """As many digits as the error supports: two of its own."""
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return amount_text(value)
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 4)
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def share_text(value: float) -> str:
+    if not math.isfinite(value):
+        return UNKNOWN
+    text = f"{100 * value:.1f} %" if value == 0 or value >= 0.0005 else "< 0.1 %"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("windvane.lab.report", "page"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.globals |= {
+    function.__name__: function for function in (format, told_text, amount_text, with_error, share_text)
+}
+TEMPLATES.globals["nan"] = math.nan
+TEMPLATES.tests["finite"] = math.isfinite
+TEMPLATES.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
