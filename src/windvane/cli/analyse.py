@@ -23,11 +23,11 @@ def report(folder: Folder) -> Answer:
     Example:
       windvane report results
     """
-    from windvane.lab.report.presentation import present_all
+    from windvane.lab.report.presentation import present
 
     results = Results.open(folder)
     with ProgressBar(DRAWING, "files") as progress:
-        files = present_all(results, progress=progress)
+        files = present(results, progress=progress)
     return Answer({"folder": folder, "complete": results.complete, "files": files}, [*map(str, files)])
 
 

@@ -81,7 +81,7 @@ def benchmark_worlds(
 
 def _run_in_worlds(spec: Spec, folder: Path, run: RunOptions, check_policies: bool, tuned: bool, name: str) -> Answer:
     """Run a benchmark in simulated environments, and write its report."""
-    from windvane.lab.report.benchmark_pages import present_benchmark
+    from windvane.lab.report.presentation import present_benchmark
 
     if check_policies:
         check_own_policies(spec.policies)
@@ -120,7 +120,7 @@ def streams(
       windvane benchmark streams data.parquet --label class --S 3
       windvane benchmark streams data.csv --policies AdaptiveGLMUCB,Greedy,UniformRandom --runs 20
     """
-    from windvane.lab.report.benchmark_pages import present_streams
+    from windvane.lab.report.presentation import present_streams
 
     missing, names = "drop" if drop_missing else "refuse", split_names(policies)
     experiments = streams_benchmark.streams_experiments(

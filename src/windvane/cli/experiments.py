@@ -90,10 +90,10 @@ def reproduce(
     ]
     folder = run.out or Path("-".join(["reproduction", *filter(None, differs)]))
     results = conduct(run, spec, folder, "reproducing the paper", paper.paper_recipe(arms, bonus_scale))
-    from windvane.lab.report.presentation import present_paper
+    from windvane.lab.report.presentation import present
 
     with ProgressBar(DRAWING, "files") as progress:
-        files = present_paper(results, progress=progress)
+        files = present(results, progress=progress)
     compared, differences = paper.compare_with_published(results.entries), paper.describe_differences(results.entries)
     readings = paper.list_readings(arms, bonus_scale)
     published = paper.published_curves() if horizon == paper.HORIZON else {}

@@ -10,7 +10,7 @@ import pytest
 from support.refusals import rejects
 from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, simulate
-from windvane.lab.report.presentation import present_all
+from windvane.lab.report.presentation import present
 from windvane.lab.results.folder import FolderError
 from windvane.lab.studies import paper
 
@@ -76,9 +76,9 @@ def test_a_folder_of_format_1_is_refused_and_can_be_restarted(tmp_path: Path) ->
 def test_the_report_goes_by_the_recipe(tmp_path: Path) -> None:
     spec = paper.paper_spec(runs=2, horizon=30, arms="sphere")
     plain = simulate(spec, tmp_path, jobs=1)
-    present_all(plain)
+    present(plain)
     assert "Readings assumed" not in (tmp_path / "report.html").read_text()
-    present_all(simulate(spec, tmp_path, recipe=paper.paper_recipe("sphere", 1.0)))
+    present(simulate(spec, tmp_path, recipe=paper.paper_recipe("sphere", 1.0)))
     assert "uniform on the unit sphere" in (tmp_path / "report.html").read_text()
 
 

@@ -129,7 +129,7 @@ def run_no_tuning(
 
 def draw(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Draw the ratio of AdaptiveGLMUCB and of the other policies in every environment, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import ratios_figure
+    from windvane.lab.figures.comparison_figures import ratios_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY}, not tuned: {comparisons[0].adaptive.runs:,} runs in each environment"

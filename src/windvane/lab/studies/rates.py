@@ -118,7 +118,7 @@ def fit_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95)
 
 def draw(slopes: Sequence[Slope], folder: Path) -> list[Path]:
     """Draw regret against the horizon on log axes, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import slopes_figure
+    from windvane.lab.figures.comparison_figures import slopes_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY} with orthogonal arms: regret against the horizon"

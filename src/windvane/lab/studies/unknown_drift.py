@@ -79,7 +79,7 @@ def run_unknown_drift(
 
 def draw(study: UnknownDrift, folder: Path) -> list[Path]:
     """Draw the final regret against B_T, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import levels_figure
+    from windvane.lab.figures.comparison_figures import levels_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     curves = {
