@@ -24,7 +24,7 @@ ZERO, UNITY = Strip("x", 0.0, 0.0, colour=INK), Strip("x", 1.0, 1.0, colour=INK)
 
 
 def leaderboard_figure(standings: Sequence[LeaderboardRow], *, confidence: float, labelled: bool = False) -> Figure:
-    """A row per policy: its score with the interval, and a tick at its worst environment; the best on top."""
+    """Return a row per policy: its score with the interval, and a tick at its worst environment; the best on top."""
     score, places = "Regret relative to the best of each environment", "environments"
     if labelled:
         score, places = "Mistakes relative to the best on each labelled data stream", "labelled data streams"
@@ -66,7 +66,7 @@ def difference_figure(rows: Sequence[Difference], *, title: str = "", confidence
 
 
 def ratios_figure(comparisons: Sequence[Comparison], *, title: str = "") -> Figure:
-    """A row per environment: regret of three policies over that of the pair chosen for it; names set aside have a *."""
+    """Return a row per environment: regret relative to that of the chosen pair; environments set aside have a *."""
     marks: list[Mark] = [UNITY]
     ratios = []
     for role, other in (("adaptive", MUTED), ("master", BETTER), ("greedy", MUTED)):
@@ -84,7 +84,7 @@ def ratios_figure(comparisons: Sequence[Comparison], *, title: str = "") -> Figu
 
 
 def levels_figure(levels: Sequence[float], curves: Mapping[str, tuple[Array, Array]], *, title: str = "") -> Figure:
-    """Final regret (mean, standard error) of several policies at each drift B_T; the drifts stand side by side."""
+    """Return the final regret (mean, standard error) of several policies at each drift B_T, side by side."""
     places = np.arange(len(levels))
     marks: list[Mark] = []
     for i, (name, (mean, se)) in enumerate(curves.items()):
@@ -120,13 +120,13 @@ def slopes_figure(slopes: Sequence[Slope], *, title: str = "") -> Figure:
 
 
 def _row(place: int, name: str, interval: LeaderboardRow | Difference, value: float, colour: str, role: str) -> Series:
-    """A dot with its interval in a row of names."""
+    """Return a dot with its interval in a row of names."""
     dot = Series(np.array([value]), np.array([place]), colour, name, role, width=0, marker="o", is_listed=False)
     return replace(dot, low=np.array([interval.low]), high=np.array([interval.high]), along="x")
 
 
 def _ratio_axis(label: str, ratios: npt.ArrayLike) -> Axis:
-    """A log axis for ratios, on which 1 is the best."""
+    """Return a log axis for ratios, on which 1 is the best."""
     values = np.append(np.asarray(ratios, dtype=float), 1.0)
     low, high = float(np.nanmin(values)) / 1.06, float(np.nanmax(values)) * 1.06
     return Axis(label, "log", low, high, log_ticks(low, high), has_grid=True, value="ratio", form=".3g")

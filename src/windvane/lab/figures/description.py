@@ -23,6 +23,8 @@ Scale = Literal["linear", "log", "symlog"]
 
 
 class Ticks(NamedTuple):
+    """Where an axis has ticks, and their texts."""
+
     places: Values
     texts: Sequence[str]
 
@@ -145,6 +147,7 @@ class Panel:
     is_square: bool = False
 
     def marks_with(self, role: str) -> list[Any]:
+        """Return the marks with this role."""
         return [mark for mark in self.marks if getattr(mark, "role", None) == role]
 
 
@@ -160,12 +163,12 @@ class Figure:
 
 
 def row_axis(names: Sequence[str]) -> Axis:
-    """An axis of names, the first on top."""
+    """Return an axis of names, the first on top."""
     return Axis(low=len(names) - 0.4, high=-0.6, ticks=Ticks(np.arange(len(names)), names))
 
 
 def key_line(name: str, dash: Literal["solid", "dashed"] = "solid", colour: str = MUTED, width: float = 1.6) -> Series:
-    """A line without points, that explains in the legend how others are drawn."""
+    """Return a line without points, that explains in the legend how others are drawn."""
     return Series(np.empty(0), np.empty(0), colour, name, dash=dash, width=width)
 
 
@@ -182,4 +185,5 @@ def log_ticks(low: float, high: float, most: int = 8) -> Ticks:
 
 
 def round_axis(horizon: float, label: str = "Round t") -> Axis:
+    """Return an axis of rounds from 0 to the horizon."""
     return Axis(label, low=0.0, high=float(horizon), value="round", form=",.0f")

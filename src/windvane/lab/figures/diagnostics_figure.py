@@ -32,7 +32,7 @@ LEMMAS = {2: ("#d55e00", "solid"), 3: ("#0072b2", "long"), 4: ("#009e73", "dotte
 
 
 def diagnostics_figure(entry: Entry) -> Figure:
-    """The learning term against beta, the tracking term against its bound, and the smallest slack of Lemmas 2 to 4.
+    """Return the learning term and beta, the tracking term and its bound, and the smallest slack of Lemmas 2 to 4.
 
     Lines are medians over runs, bands hold nine runs in ten. What is nowhere finite is left out, and said so.
     """
@@ -53,7 +53,7 @@ def wants_log(values: Array, bound: Array) -> bool:
 
 
 def quantile(values: Array, q: float) -> Array:
-    """A quantile over runs that is one of the values, so that infinite ones do no harm; nan where it is not finite."""
+    """Return a quantile over runs that is one of the values, so that infinite ones do not matter; nan if not finite."""
     ordered = np.sort(values, axis=0)  # nan goes last
     known = np.sum(~np.isnan(values), axis=0)
     place = np.rint(q * np.maximum(known - 1, 0)).astype(int)
@@ -62,7 +62,7 @@ def quantile(values: Array, q: float) -> Array:
 
 
 def share_above(values: Array, bound: Array) -> float:
-    """The share of rounds and runs with ``values`` above ``bound``, of those where both are known."""
+    """Return the share of rounds and runs with ``values`` above ``bound``, of those where both are known."""
     known = ~(np.isnan(values) | np.isnan(bound))
     return float(np.mean(values[known] > bound[known])) if known.any() else float("nan")
 
@@ -101,7 +101,7 @@ def _term_axis(title: str, values: Array, top: Array, *, is_log: bool) -> Axis:
 
 
 def _slacks(entry: Entry) -> Panel:
-    """The smallest slack over runs of each lemma, on an axis that is linear near 0 and logarithmic beyond."""
+    """Return the smallest slack over runs of each lemma, on an axis that is linear near 0 and logarithmic beyond."""
     marks: list[Mark] = [Strip("y", 0.0, 0.0, colour=INK)]
     least, largest = 0.0, LINEAR
     for k, (colour, dash) in LEMMAS.items():

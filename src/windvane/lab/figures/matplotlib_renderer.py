@@ -41,7 +41,7 @@ LEGEND_ROWS, LEGEND_WIDTH = 24, 100  # names in a column beside a figure, letter
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The settings of ``windvane.mplstyle``, undone on leaving."""
+    """Return the settings of ``windvane.mplstyle``, undone on leaving."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # in the font: boxes are drawn
         matplotlib.rcdefaults()
@@ -153,7 +153,7 @@ def _label_ends(axes: Axes, lines: Sequence[Series], horizon: float | None) -> N
 
 
 def spread_out(wanted: Array, gap: float) -> Array:
-    """The places closest to ``wanted`` (least squares) that keep their order and lie ``gap`` apart."""
+    """Return the places closest to ``wanted`` (least squares) that keep their order and lie ``gap`` apart."""
     if not len(wanted):
         return wanted
     order = np.argsort(wanted, kind="stable")

@@ -43,11 +43,12 @@ class Measure(NamedTuple):
 
 
 def regret(entry: Entry) -> MeanCurve:
+    """Return the cumulative regret."""
     return _average(entry, np.asarray(entry.regret, dtype=float))
 
 
 def mean_reward(entry: Entry) -> MeanCurve:
-    """The mean reward up to each round, where an entry's regret is its number of mistakes."""
+    """Return the mean reward up to each round, where an entry's regret is its number of mistakes."""
     return _average(entry, 1.0 - np.asarray(entry.regret, dtype=float) / entry.rounds)
 
 
@@ -70,7 +71,7 @@ def over_time_figure(
     published: PublishedCurves | None = None,
     others: Sequence[Entry] = (),
 ) -> Figure:
-    """A measure over rounds: the mean over runs with a band of one standard deviation either side.
+    """Return a measure over rounds: the mean over runs with a band of one standard deviation either side.
 
     ``turning`` (first and last round of the drift) is shaded. ``published`` (policy name -> (rounds, mean)) is dashed
     in the policy's colour. ``others`` are thin grey lines. Names stand at the ends of the lines; more than MOST_BANDS
@@ -104,7 +105,7 @@ def over_time_figure(
 
 
 def published_for(entry: Entry, published: PublishedCurves | None) -> PublishedCurve | None:
-    """The published curve of the entry's policy within its horizon; None for none, or for a variant."""
+    """Return the published curve of the entry's policy within its horizon; None for none, or for a variant."""
     if published is None or entry.policy not in published or entry.variant:
         return None
     rounds, mean = published[entry.policy]
@@ -113,7 +114,7 @@ def published_for(entry: Entry, published: PublishedCurves | None) -> PublishedC
 
 
 def published_final(entry: Entry, published: PublishedCurves | None) -> float:
-    """The published mean at the entry's horizon; nan where the published curve does not get there."""
+    """Return the published mean at the entry's horizon; nan where the published curve does not get there."""
     if published is None or published_for(entry, published) is None:
         return float("nan")
     return float(np.interp(entry.horizon, *published[entry.policy], right=np.nan))
@@ -129,7 +130,7 @@ def _curve(
     *,
     is_thin: bool,
 ) -> list[Mark]:
-    """The marks of one entry: a band of one standard deviation, the published curve, the mean."""
+    """Return the marks of one entry: a band of one standard deviation, the published curve, the mean."""
     rounds, mean, sd = curve
     marks: list[Mark] = []
     if not np.isnan(sd).all():

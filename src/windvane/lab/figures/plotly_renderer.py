@@ -33,7 +33,7 @@ SILENT: Chart = {"hoverinfo": "skip", "showlegend": False}
 
 
 def render(figure: Figure) -> list[Chart]:
-    """A chart per panel, checked by plotly. Entries with a ``group`` are listed in the chart's ``legend``."""
+    """Return a chart per panel, checked by plotly. Entries with a ``group`` are listed in the chart's ``legend``."""
     return [_chart(panel) for panel in figure.panels]
 
 
@@ -82,7 +82,7 @@ def to_numbers(values: npt.ArrayLike) -> list[float | None]:
 
 
 def bend(values: npt.ArrayLike) -> Array:
-    """The symlog axis that plotly does not have."""
+    """Return the symlog axis that plotly does not have."""
     return np.arcsinh(np.asarray(values, dtype=float) / LINEAR)
 
 
@@ -141,7 +141,7 @@ def _arrows(mark: Arrows) -> list[Chart]:
 
 
 def _series(mark: Series, panel: Panel) -> list[Chart]:
-    """A trace of the points, after one of their intervals."""
+    """Return a trace of the points, after one of their intervals."""
     kept, colour, traces = thin(len(mark.x)), GREY.get(mark.colour, mark.colour), []
     if mark.low is not None and mark.high is not None:
         low, high = ((end, mark.y) if mark.along == "x" else (mark.x, end) for end in (mark.low, mark.high))
@@ -167,7 +167,7 @@ def _series(mark: Series, panel: Panel) -> list[Chart]:
 
 
 def _hover(mark: Series, panel: Panel, kept: npt.NDArray[np.int64]) -> Chart:
-    """What is said of a point: the name, the round in a plane, and its values with their spread or interval."""
+    """Return what is said of a point: the name, the round in a plane, and its values with their spread or interval."""
     says = {side: f"{axis.value} %{{{side}:{axis.form}}}" for side, axis in (("x", panel.x), ("y", panel.y))}
     more: list[Any] | None = None
     if panel.y.scale == "symlog":

@@ -86,14 +86,14 @@ def _thetas(path: ThetaPath, star: Array, hat: Array, tilde: Array) -> list[Mark
 
 
 def _choose(path: ThetaPath) -> tuple[Index, Index]:
-    """The rounds with a dot, and those of them where theta_tilde is known and differs from theta_hat."""
+    """Return the rounds with a dot, and those of them where theta_tilde is known and differs from theta_hat."""
     dots = np.unique(np.linspace(0, len(path.rounds) - 1, MOST_DOTS).astype(int))
     differs = np.abs(path.theta_tilde - path.theta_hat).max(axis=1) > 1e-9 * path.S  # nan compares False
     return dots, dots[differs[dots]]
 
 
 def _direction(star: Array) -> Mark:
-    """An arrow half way along the path; a dot where it stands still."""
+    """Return an arrow half way along the path; a dot where it stands still."""
     way = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(star, axis=0), axis=1))])
     if way[-1] == 0:
         return Series(star[:1, 0], star[:1, 1], INK, TRUTH, "rest", width=0, marker="o", size=6.0, is_listed=False)

@@ -45,7 +45,7 @@ def _find_memory(gammas: Array) -> Array:
 
 
 def _memory_axis(gammas: Array, edges: Array | None = None) -> Axis:
-    """A log axis of memory whose ticks, as many as there is room for, are labelled with gamma."""
+    """Return a log axis of memory whose ticks, as many as there is room for, are labelled with gamma."""
     memory = _find_memory(gammas)
     low, high = (memory[0] / 1.2, memory[-1] * 1.2) if edges is None else (edges[0], edges[-1])
     low, high = (low / 2.5, high * 2.5) if len(memory) == 1 else (low, high)

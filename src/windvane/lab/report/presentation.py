@@ -95,7 +95,7 @@ def present_streams(
 
 
 def draw_tuned(grid: SweepGrid, folder: Path) -> list[Path]:
-    """The heat map (or curve) of a sweep."""
+    """Return the heat map (or curve) of a sweep."""
     return save(tuning_figure(grid), folder / "figures", "tuning")
 
 
@@ -130,7 +130,7 @@ def _draw_each(plan: Plan, folder: Path, page: Page | None) -> Iterator[list[Pat
 
 
 def _describe_paper(results: Results) -> Page:
-    """The paper's report, beside the published result. The recipe of ``results`` has the settings."""
+    """Return the paper's report, beside the published result. The recipe of ``results`` has the settings."""
     horizon, recipe = results.manifest["horizon"], results.recipe
     return {
         "heading": "BVD-GLM-UCB and its rivals while the world turns",
@@ -146,7 +146,7 @@ def _describe_paper(results: Results) -> Page:
 def _plan_environments(
     results: Results, turning: tuple[float, float] | None, published: PublishedCurves | None
 ) -> Plan:
-    """The figures of every environment."""
+    """Return the figures of every environment."""
     plan: Plan = {}
     ends = _file_ends(results.entries)
     for name, entries in group_by_environment(results.entries).items():
@@ -164,7 +164,7 @@ def _plan_environments(
 
 
 def _plan_benchmark(results: Results, confidence: float = 0.95) -> tuple[list[LeaderboardRow], Plan, Page]:
-    """The leaderboard of a benchmark, its figure, and its report."""
+    """Return the leaderboard of a benchmark, its figure, and its report."""
     standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
     ranked = {standing.label for standing in standings}
     entries = [entry for entry in results.entries if entry.label in ranked]
@@ -180,7 +180,7 @@ def _plan_leaderboard(
     *,
     labelled: bool = False,
 ) -> tuple[Plan, Page]:
-    """The figure of a leaderboard, and the report about these entries, without paths, for which there is no room."""
+    """Return the figure of a leaderboard, and the report about these entries, without their paths."""
     shown = replace(results, entries=[replace(entry, path=None) for entry in entries])
     ranking: Page = {"standings": standings, "confidence": confidence, "labelled": labelled}
     page = {"results": shown, "heading": results.manifest["title"], "notes": notes, **ranking}

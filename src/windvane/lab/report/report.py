@@ -146,6 +146,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def share_text(value: float) -> str:
+    """Return a share as a percentage."""
     if not math.isfinite(value):
         return UNKNOWN
     text = f"{100 * value:.1f} %" if value == 0 or value >= 0.0005 else "< 0.1 %"

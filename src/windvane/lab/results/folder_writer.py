@@ -120,8 +120,10 @@ class FolderWriter:
             write_atomically(path, _json(manifest))
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
-        """Remove temporary files of a killed run; with ``notes``, notes that belong to no manifest; with
-        ``everything``, all that an experiment wrote here but its manifest. Remove nothing else, and follow no links.
+        """Remove temporary files of a killed run, and nothing else; follow no links.
+
+        With ``notes``, also remove notes that belong to no manifest; with ``everything``, also all that an experiment
+        wrote here but its manifest.
         """
         for name, pattern in _WRITTEN.items():
             inside = self.folder / name

@@ -52,6 +52,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
+        """Return the regret of AdaptiveGLMUCB, relative to that of the chosen pair."""
         return self.adaptive.mean / self.chosen.mean
 
     @property
