@@ -39,26 +39,38 @@ Presented = tuple[list[LeaderboardRow], list[Path]]
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
 
 
-def present(results: Results, *, page: bool = True, progress: FilesDrawn | None = None, **settings: Any) -> list[Path]:
+def present(
+    results: Results,
+    *,
+    heading: str = "",
+    notes: Mapping[str, Sequence[str]] | None = None,
+    turning: tuple[float, float] | None = None,
+    published: PublishedCurves | None = None,
+    page: bool = True,
+    progress: FilesDrawn | None = None,
+) -> list[Path]:
     """Draw what suits the experiment and, if ``page``, write the report; returns the files written.
 
     Every environment is drawn: the paper's beside the published result, a sweep with a heat map, a benchmark with its
-    leaderboard. ``settings`` (``heading``, ``notes``, ``turning``, ``published``) are those of
+    leaderboard. ``heading``, ``notes``, ``turning`` and ``published`` are those of
     :func:`~windvane.lab.report.report.write_report`. ``progress`` is called with the number of files drawn so far and
     of all files.
     """
     if not results.entries:
         raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
+    given: Page = {"heading": heading, "notes": notes, "turning": turning, "published": published}
     content: Page = {
         "results": results,
         "heading": results.manifest["title"] or results.folder.resolve().name,
         "differences": paired(results.entries) if results.complete else [],
     }
-    content |= (_describe_paper(results) if results.recipe.get("name") == "paper" else {}) | settings
-    plan = _plan_environments(results, content.get("turning"), content.get("published"))
-    if benchmark := read_benchmark(results):
-        _, more, content = _plan_benchmark(benchmark)
-        plan |= more
+    plan: Plan = {}
+    if results.recipe.get("name") == "paper":
+        content |= _describe_paper(results)
+    elif benchmark := read_benchmark(results):
+        _, plan, content = _plan_benchmark(benchmark)
+    content |= {name: value for name, value in given.items() if value}
+    plan = _plan_environments(results, content.get("turning"), content.get("published")) | plan
     policies = results.manifest["policies"]
     if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
         for name, end in _file_ends(results.entries).items():
