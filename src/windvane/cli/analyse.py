@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from windvane.cli import InputError
-from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, remark, share
+from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, share, warn
 from windvane.cli.options import Confidence, Out
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
@@ -101,5 +101,5 @@ def _open_finished(folder: Path, purpose: str) -> Results:
     if not results.entries:
         raise FolderError(folder, "unfinished", f"no cell is finished yet, so there is nothing to {purpose}")
     if not results.complete:
-        remark(f"{folder}: incomplete, {results.finished} of {results.total} cells are finished")
+        warn(f"{folder}: incomplete, {results.finished} of {results.total} cells are finished and undamaged")
     return results

@@ -84,6 +84,16 @@ def test_shapes():
     assert (disc["type"], disc["x0"], disc["y1"]) == ("circle", -2.0, 2.0)
 
 
+def test_heat_maps():
+    chart = charted("heat map", x=LOG)
+    (trace,) = chart["data"]
+    assert trace["z"] == [[5.0, 6.0], [7.0, None]]
+    assert trace["x"] == [1.0, 2.0, 4.0]
+    assert trace["text"] == [["5", "6"], ["7", ""]]
+    (frame,) = chart["layout"]["shapes"]
+    assert [frame[key] for key in ("x0", "x1", "y0", "y1")] == [2.0, 4.0, 0.0, 1.0]
+
+
 def test_axes():
     chart = charted("line", x=LOG, y=SYMLOG, title="A panel", message="nothing here", is_square=True)
     x, y = chart["layout"]["xaxis"], chart["layout"]["yaxis"]

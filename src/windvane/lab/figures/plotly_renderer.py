@@ -15,8 +15,8 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from windvane.arguments import Array
-from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, Panel, Series, Strip
-from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, tidy
+from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Panel, Series, Strip
+from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, tidy
 
 Chart = dict[str, Any]
 GREY = {MUTED: "#808080", LINK: "rgba(128,128,128,0.6)", SHADE: "rgba(128,128,128,0.16)"}  # on light and dark ground
@@ -53,6 +53,9 @@ def _chart(panel: Panel) -> Chart:
                 data.append(_segments(mark.tails, mark.heads, GREY[LINK], 1))
             case Strip() | Disc():
                 shapes.append(_shape(mark))
+            case HeatMap():
+                data.append(_heat_map(mark))
+                shapes.append(_frame(mark))
     if panel.message:
         middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
         annotations.append({**middle, "text": to_markup(panel.message)})
@@ -68,6 +71,24 @@ def _chart(panel: Panel) -> Chart:
     chart["legend"] = [{"label": mark.name, "colour": mark.colour} for mark in entries]
     chart["banded"] = not any(isinstance(mark, Band) and mark.is_hidden for mark in panel.marks)
     return chart
+
+
+def _heat_map(mark: HeatMap) -> Chart:
+    texts = [[f"{value:,.0f}" if np.isfinite(value) else "" for value in row] for row in mark.values]
+    bar = {"title": {"text": to_markup(mark.label), "side": "right"}, "outlinewidth": 0}
+    return {
+        "type": "heatmap", "x": to_numbers(mark.x_edges), "y": to_numbers(mark.y_edges),
+        "z": [to_numbers(row) for row in mark.values], "colorscale": "Cividis", "reversescale": True, "colorbar": bar,
+        "hovertemplate": "%{z:,.1f}<extra></extra>",
+        **({"text": texts, "texttemplate": "%{text}"} if mark.has_numbers else {}),
+    }  # fmt: skip
+
+
+def _frame(mark: HeatMap) -> Chart:
+    row, column = mark.framed
+    ends = to_numbers([*mark.x_edges[column : column + 2], *mark.y_edges[row : row + 2]])
+    corners = dict(zip(("x0", "x1", "y0", "y1"), ends, strict=True))
+    return {"type": "rect", "line": {"width": 3, "color": WORSE}, **corners}
 
 
 def to_markup(text: str) -> str:

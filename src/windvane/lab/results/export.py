@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from windvane._files import open_atomically
 from windvane.arguments import check_choice
+from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.stored_tables import fit_schema, unify_schemas
 
@@ -49,6 +50,8 @@ def export(results: Results, path: str | PathLike[str], table: str = "runs") -> 
     """
     path = Path(path)
     ending = check_choice("path", path.suffix.lower(), FORMATS)
+    if path.resolve().is_relative_to(results.folder.resolve()):
+        raise ArgumentError("path", str(path), f"outside of {results.folder}, which holds the results themselves")
     # Cells can differ in their columns, so all of them are read once for the schema before anything is written.
     widths = _measure_lists(results.iterate_tables(table)) if ending == ".csv" else {}
     schema = unify_schemas(_flatten(part, widths).schema for part in results.iterate_tables(table))

@@ -73,7 +73,7 @@ def group_by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return groups
 
 
-@dataclass
+@dataclass(repr=False)
 class Results:
     """All finished cells of an experiment's folder.
 
@@ -90,6 +90,9 @@ class Results:
     finished: int
     total: int
     cells: tuple[FinishedCell, ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        return f"Results({str(self.folder)!r}, {len(self.entries)} entries, {self.finished} of {self.total} cells)"
 
     @property
     def complete(self) -> bool:

@@ -1,11 +1,13 @@
 """The user's own code that a spec names, and hashes of it: results depend on it as they depend on ours.
 
-A class counts by the source files of itself and its base classes, a function by its source file. Modules that these
-import are not covered. Code that is not in a file, such as a cell of a notebook, counts by its source or its bytecode.
+A class counts by the source files of itself and its base classes, a function by its source file, and each file with the
+modules that it imports from its own folder. Other modules are not covered. Code that is not in a file, such as a cell
+of a notebook, counts by its source or its bytecode.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import marshal
@@ -65,7 +67,7 @@ def _hash_definition(value: Any) -> str:
         return ""
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is not None and Path(path).is_file():
-        return _hash_file(module, Path(path))
+        return "".join(_hash_file(name) for name in sorted(_list_modules(module, {})))
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
     except (OSError, TypeError):
@@ -74,10 +76,30 @@ def _hash_definition(value: Any) -> str:
         return hashlib.sha256(b"".join(map(marshal.dumps, code))).hexdigest()
 
 
-def _hash_file(module: str, path: Path) -> str:
+def _list_modules(module: str, known: dict[str, None]) -> dict[str, None]:
+    """Return a module and, recursively, the modules that it imports and that are in its folder or below."""
+    path = Path(str(sys.modules[module].__file__))
+    known[module] = None
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = sys.modules[module].__package__ or ""
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            home = ".".join(filter(None, (base, node.module)))
+            names = [home, *(f"{home}.{alias.name}" for alias in node.names)]
+        for name in names:
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if file and name not in known and Path(file).suffix == ".py" and Path(file).is_relative_to(path.parent):
+                _list_modules(name, known)
+    return known
+
+
+def _hash_file(module: str) -> str:
     """Return the hash of a source file; raise if it changed since the module was imported."""
     loaded = sys.modules[module].__spec__  # another object after the module is loaded again
-    now = hashlib.sha256(path.read_bytes()).hexdigest()
+    now = hashlib.sha256(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()
     before = _hashes.setdefault(module, (loaded, now))
     if before[0] is not loaded:
         before = _hashes[module] = loaded, now

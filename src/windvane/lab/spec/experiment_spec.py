@@ -34,6 +34,7 @@ running such a spec imports those modules and so runs their code.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike
@@ -42,6 +43,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import GetPydanticSchema, TypeAdapter
 
 from windvane.environments import AnyEnvironment
+from windvane.environments.fields import LATEST
 from windvane.errors import ArgumentError
 from windvane.lab.run.build import close_environment
 from windvane.lab.run.cells import count_cells
@@ -70,6 +72,7 @@ __all__ = [
 MOST_RUNS = 2**32  # lane ids have 32 bits
 LONGEST = 2**52  # rounds a policy can count
 MOST_CELLS = 10**6
+MOST_VARIANTS = 10**4  # of a sweep: each is built once in every environment when a spec is checked
 MOST_RECORDED = 1000  # rounds recorded of a run, however long it is
 
 
@@ -112,7 +115,7 @@ class Spec:
     environments: Environments
     policies: Policies
     runs: Runs = 50
-    horizon: Annotated[int, whole(1, LONGEST)] = 3000
+    horizon: Annotated[int, whole(1, LATEST)] = 3000
     seed: Annotated[int, whole(0, 2**64 - 1)] = 0
     title: Title = ""
     record: Annotated[int, whole(1, MOST_RECORDED)] = MOST_RECORDED
@@ -128,6 +131,10 @@ class Spec:
             raise ArgumentError("horizon", self.horizon, expected)
         counts = [count_cells(policy.sweep, self.runs, self.lanes_per_cell) for policy in self.policies]
         cells = len(self.environments) * sum(counts)
+        variants = [math.prod(len(values) for values in policy.sweep.values()) for policy in self.policies]
+        if max(variants) > MOST_VARIANTS:
+            path = ("policies", variants.index(max(variants)), "sweep")
+            raise SpecError(path, f"must have at most {MOST_VARIANTS:,} combinations of values, got {max(variants):,}")
         if cells > MOST_CELLS:
             hint = f"that makes {cells} cells; increase `lanes_per_cell`"
             raise ArgumentError("runs", self.runs, f"small enough for at most {MOST_CELLS} cells", hint=hint)
@@ -169,7 +176,7 @@ class Spec:
 
         Equal specs have equal fingerprints. A drift function counts by the path that it returns, a link by its means, a
         data file by its content, parts of environments of your own by 1,000 sampled rounds, and other code of yours by
-        its source files, those of base classes included; modules that it imports are not covered.
+        its source files, those of base classes and of modules in the same folder included; others are not covered.
         """
         with _lines_named(self.origin):
             return fingerprint.compute(self)
