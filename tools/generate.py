@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from windvane.lab.studies.policy_table import markdown_table
+from windvane.lab.studies.catalogue import markdown_table
 from windvane.policies.registry import REGISTERED
 
 ROOT = Path(__file__).parent.parent

@@ -406,6 +406,9 @@ def test_progress_is_counted_in_rounds(tmp_path: Path) -> None:
         def __init__(self) -> None:
             self.shown: list[int] = []
 
+        def compile(self, done: int, total: int) -> None:
+            self.compiled = done, total
+
         def begin(self, total: int, done: int) -> None:
             self.total, self.first = total, done
 

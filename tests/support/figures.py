@@ -7,8 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from support import sample_results as samples
-from windvane.lab.figures.benchmark_figures import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
-from windvane.lab.figures.curves import MEAN_REWARD
+from windvane.lab.figures.comparison_figures import (
+    difference_figure,
+    leaderboard_figure,
+    levels_figure,
+    ratios_figure,
+    slopes_figure,
+)
 from windvane.lab.figures.description import (
     Arrows,
     Axis,
@@ -16,31 +21,30 @@ from windvane.lab.figures.description import (
     Disc,
     Figure,
     HeatMap,
-    Line,
     Panel,
-    Points,
+    Series,
     Strip,
     Ticks,
     log_ticks,
 )
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
-from windvane.lab.figures.difference_figure import difference_figure
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, over_time_figure
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
 from windvane.lab.results.leaderboard import LeaderboardRow
+from windvane.lab.studies.tuning import SweepGrid
 
 X = np.array([1.0, 2.0, 3.0])
 MARKS = {
-    "line": Line(X, X**2, "#d55e00", "a line", "mark", marker="s"),
-    "dashed line": Line(X, X**2, "#222222", "a line", "mark", dash="dashed"),
-    "gaps": Line(X, np.array([1.0, np.nan, 3.0]), "#d55e00", "gaps", "mark"),
+    "line": Series(X, X**2, "#d55e00", "a line", "mark", marker="s"),
+    "dashed line": Series(X, X**2, "#222222", "a line", "mark", dash="dashed"),
+    "gaps": Series(X, np.array([1.0, np.nan, 3.0]), "#d55e00", "gaps", "mark"),
     "band": Band(X, X - 0.5, X + 0.5, "#d55e00"),
-    "points": Points(X, X**2, "#0072b2", "points", "mark"),
-    "open points": Points(X, X**2, "#0072b2", "points", "mark", is_filled=False),
-    "coloured points": Points(X, X**2, name="points", role="mark", marker="x", rounds=X, last_round=5.0),
-    "intervals": Points(X, X**2, "#0072b2", "points", "mark", low=X**2 - 1, high=X**2 + 2),
-    "intervals across": Points(X, X**2, "#0072b2", "points", "mark", low=X - 1, high=X + 2, along="x"),
+    "points": Series(X, X**2, "#0072b2", "points", "mark", 0, marker="o"),
+    "open points": Series(X, X**2, "#0072b2", "points", "mark", 0, marker="o", is_filled=False),
+    "coloured points": Series(X, X**2, name="points", role="mark", width=0, marker="x", rounds=X, last_round=5.0),
+    "intervals": Series(X, X**2, "#0072b2", "points", "mark", 0, marker="o", low=X**2 - 1, high=X**2 + 2),
+    "intervals across": Series(X, X**2, "#0072b2", "points", "mark", 0, marker="o", low=X - 1, high=X + 2, along="x"),
     "arrows": Arrows(np.array([[1.0, 1.0], [2.0, 2.0]]), np.array([[3.0, 2.0], [1.0, 4.0]])),
     "arrow with a head": Arrows(np.array([[1.0, 1.0]]), np.array([[3.0, 2.0]]), has_heads=True),
     "strip across x": Strip("x", 1.5, 2.5, text="a strip"),
@@ -81,8 +85,10 @@ def every_figure():
         "projection": projection_figure(samples.theta_path()),
         "one dimension": projection_figure(samples.theta_path(dim=1)),
         "diagnostics": diagnostics_figure(entry),
-        "map": tuning_figure(gammas, scales, mean, mean, best=(0, 1), close=mean < 3),
-        "curve": tuning_figure(gammas, [1.0], mean[:, :1], mean[:, :1], best=(0, 0)),
+        "map": tuning_figure(SweepGrid("here", "A", 5, gammas, scales, mean, mean, (0, 1), mean < 3)),
+        "curve": tuning_figure(
+            SweepGrid("here", "A", 5, gammas, scales[1:], *[mean[:, :1]] * 2, (0, 0), mean[:, :1] < 3)
+        ),
         "differences": difference_figure(samples.differences()),
         "leaderboard": leaderboard_figure([standing], confidence=0.95),
         "ratios": ratios_figure([comparison]),

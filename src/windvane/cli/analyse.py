@@ -8,36 +8,36 @@ from typing import Annotated
 import typer
 
 from windvane.cli import InputError
-from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, remark, share
+from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, share, warn
 from windvane.cli.options import Confidence, Out
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
 from windvane.lab.results.summary import Difference, align, paired
 
-Folder = Annotated[Path, typer.Argument(help="A folder that simulate, tune or reproduce wrote.")]
+Folder = Annotated[Path, typer.Argument(help="A results folder, written by simulate, tune or reproduce.")]
 
 
 def report(folder: Folder) -> Answer:
-    """Draw an experiment: figures (PNG, PDF, SVG) and a self-contained report.html in its folder.
+    """Draw the figures of an experiment (PNG, PDF, SVG) and write a self-contained report.html.
 
     Example:
       windvane report results
     """
-    from windvane.lab.report.presentation import present_all
+    from windvane.lab.report.presentation import present
 
     results = Results.open(folder)
     with ProgressBar(DRAWING, "files") as progress:
-        files = present_all(results, progress=progress)
+        files = present(results, progress=progress)
     return Answer({"folder": folder, "complete": results.complete, "files": files}, [*map(str, files)])
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="One or more folders of experiments.")],
+    folders: Annotated[list[Path], typer.Argument(help="One or more results folders.")],
     baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
     confidence: Confidence = 0.95,
     out: Out = None,
 ) -> Answer:
-    """Paired differences of final regret, with confidence intervals.
+    """Compare policies by paired differences of final regret, with confidence intervals.
 
     Runs are paired, since all policies see the same arms and the same random numbers in a run. Folders can be compared
     where environment, seed and horizon are the same. With --out, the intervals are drawn into that folder.
@@ -75,7 +75,7 @@ def _describe(d: Difference) -> list[str]:
 
 def export(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="The file to write; its ending, such as .csv, is its format.")],
+    file: Annotated[Path, typer.Argument(help="The file to write; its extension sets the format.")],
     table: Annotated[
         str, typer.Option(help="runs (a row per run), curves, paths, or summary (a row per policy).")
     ] = "runs",
@@ -101,5 +101,5 @@ def _open_finished(folder: Path, purpose: str) -> Results:
     if not results.entries:
         raise FolderError(folder, "unfinished", f"no cell is finished yet, so there is nothing to {purpose}")
     if not results.complete:
-        remark(f"{folder}: incomplete, {results.finished} of {results.total} cells are finished")
+        warn(f"{folder}: incomplete, {results.finished} of {results.total} cells are finished and undamaged")
     return results

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
 from inspect import Parameter
 from typing import Annotated, Any
@@ -67,13 +70,31 @@ def adapt(command: Callable[..., Any]) -> Callable[..., None]:
     def run(**values: Any) -> None:
         for name, group in groups.items():
             values[name] = group(**{field: values.pop(field) for field in _list_parameters(group)})
-        as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
-        answer = command(**values)
-        if answer is not None and (code := answer.print(as_json)):
+        if "as_json" in own:  # it prints by itself
+            command(**values)
+            return
+        as_json = values.pop("as_json")
+        with own_output_to_stderr():
+            answer = command(**values)
+        if code := answer.print(as_json):
             raise typer.Exit(code)
 
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return run
+
+
+@contextlib.contextmanager
+def own_output_to_stderr() -> Iterator[None]:
+    """Send what is printed inside to stderr, by worker processes too: code of the user may print."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _list_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:

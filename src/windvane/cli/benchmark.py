@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Annotated
@@ -18,12 +17,11 @@ from windvane.cli.options import RunOptions, Size, SpecSize, split_names
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import streams_benchmark
-from windvane.lab.studies.benchmarks import check_own_policies
+from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark
 from windvane.lab.studies.drift_benchmark import benchmark_spec
-from windvane.lab.studies.own_benchmark import own_benchmark
 from windvane.lab.studies.tuned_benchmark import DRIFT, OWN, run_benchmark
 
-HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in worlds of yours.
+HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in your own environments.
 
 Examples:
   windvane benchmark drift --quick
@@ -68,22 +66,22 @@ def benchmark_worlds(
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
 ) -> Answer:
-    """Run every policy in the environments of a spec of yours, and print a leaderboard.
+    """Run every policy in the environments of your spec, and print a leaderboard.
 
-    The policies are all registered ones and those of the spec. Runs, horizon and seed are those of the spec.
+    Runs all registered policies and those of the spec. Runs, horizon and seed default to those of the spec.
 
     Examples:
       windvane benchmark spec spec.toml
       windvane benchmark spec spec.toml --policies my_module:MyPolicy,AdaptiveGLMUCB,OFUL --check-policies
     """
-    worlds = dataclasses.replace(Spec.read(file, check=False), **size.list_chosen())
+    worlds = Spec.read(file, check=False).replace(**size.list_chosen())
     spec = own_benchmark(worlds, split_names(policies))
     return _run_in_worlds(spec, run.out or Path(f"benchmark-{file.stem}"), run, check_policies, tuned, OWN)
 
 
 def _run_in_worlds(spec: Spec, folder: Path, run: RunOptions, check_policies: bool, tuned: bool, name: str) -> Answer:
     """Run a benchmark in simulated environments, and write its report."""
-    from windvane.lab.report.benchmark_pages import present_benchmark
+    from windvane.lab.report.presentation import present_benchmark
 
     if check_policies:
         check_own_policies(spec.policies)
@@ -122,7 +120,7 @@ def streams(
       windvane benchmark streams data.parquet --label class --S 3
       windvane benchmark streams data.csv --policies AdaptiveGLMUCB,Greedy,UniformRandom --runs 20
     """
-    from windvane.lab.report.benchmark_pages import present_streams
+    from windvane.lab.report.presentation import present_streams
 
     missing, names = "drop" if drop_missing else "refuse", split_names(policies)
     experiments = streams_benchmark.streams_experiments(

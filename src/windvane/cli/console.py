@@ -79,6 +79,11 @@ class Answer(NamedTuple):
         return self.code
 
 
+def warn(text: str) -> None:
+    """Print a warning about results on stderr, on a terminal or not."""
+    print(f"windvane: warning: {text}", file=sys.stderr)
+
+
 def remark(text: str) -> None:
     """Print a remark on stderr, only if it is a terminal."""
     if sys.stderr.isatty():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
 import sys
@@ -72,7 +71,7 @@ def reproduce(
 ) -> Answer:
     """Reproduce the paper's experiment: table, figures and a report, beside the published result.
 
-    This is what "make demo" runs; "windvane demo" is something else, the live service with a simulated audience.
+    This is what "make demo" runs; "windvane demo" is different: it shows the live service with a simulated audience.
 
     Examples:
       windvane reproduce
@@ -91,10 +90,10 @@ def reproduce(
     ]
     folder = run.out or Path("-".join(["reproduction", *filter(None, differs)]))
     results = conduct(run, spec, folder, "reproducing the paper", paper.paper_recipe(arms, bonus_scale))
-    from windvane.lab.report.presentation import present_paper
+    from windvane.lab.report.presentation import present
 
     with ProgressBar(DRAWING, "files") as progress:
-        files = present_paper(results, progress=progress)
+        files = present(results, progress=progress)
     compared, differences = paper.compare_with_published(results.entries), paper.describe_differences(results.entries)
     readings = paper.list_readings(arms, bonus_scale)
     published = paper.published_curves() if horizon == paper.HORIZON else {}
@@ -125,10 +124,12 @@ def simulate(
     if check_policies:
         check_own_policies(experiment.policies)
     if diagnostics:
-        experiment = dataclasses.replace(experiment, diagnostics=True)
+        experiment = experiment.replace(diagnostics=True)
     folder = run.out or Path(f"{spec.stem}-results")
     results = conduct(run, experiment, folder, experiment.title or spec.stem)
-    return _summarise(results, experiment.diagnostics, [f"\nResults: {folder} (windvane report {folder} draws them)"])
+    return _summarise(
+        results, experiment.diagnostics, [f"\nResults: {folder} (draw them with: windvane report {folder})"]
+    )
 
 
 def _summarise(

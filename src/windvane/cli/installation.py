@@ -86,7 +86,7 @@ def policies() -> Answer:
       windvane policies
     """
     from windvane.lab.studies import catalogue
-    from windvane.lab.studies.policy_table import COLUMNS, card_row
+    from windvane.lab.studies.catalogue import COLUMNS, card_row
     from windvane.warmup import warm_up
 
     with ProgressBar("compiling", "policies") as report:

@@ -41,7 +41,7 @@ def complete_policies(incomplete: str) -> list[str]:
 
 _RUNS = typer.Option(help="Independent runs of each policy.", min=1, rich_help_panel=SIZE)
 _HORIZON = typer.Option(help="Rounds of each run.", min=1, rich_help_panel=SIZE)
-_SEED = typer.Option(help="All randomness follows from it.", min=0, rich_help_panel=SIZE)
+_SEED = typer.Option(help="Seed of all random numbers.", min=0, rich_help_panel=SIZE)
 Runs = Annotated[int, _RUNS]
 OptionalRuns = Annotated[int | None, _RUNS]
 Horizon = Annotated[int, _HORIZON]
@@ -100,7 +100,7 @@ Policies = Annotated[
     str | None,
     typer.Option(help="Only these policies, separated by commas: OFUL,BVD-GLM-UCB", autocompletion=complete_policies),
 ]
-SpecFile = Annotated[Path, typer.Argument(help="An experiment, a TOML file ('windvane new' writes one).")]
+SpecFile = Annotated[Path, typer.Argument(help="The spec of an experiment, a TOML file ('windvane new' writes one).")]
 CheckPolicies = Annotated[
     bool,
     typer.Option("--check-policies", help='First run the conformance checks on your own policies ("module:Class").'),
@@ -109,7 +109,7 @@ WithDiagnostics = Annotated[
     bool,
     typer.Option("--diagnostics", help="Record the terms of the analysis and the lemmas' slack; print the bounds."),
 ]
-Confidence = Annotated[float, typer.Option(help="Level of the intervals.", min=0.0, max=1.0)]
+Confidence = Annotated[float, typer.Option(help="Confidence level of the intervals.", min=0.0, max=1.0)]
 
 Store = Annotated[
     Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The store, an SQLite file that holds all data.")

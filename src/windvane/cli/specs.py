@@ -57,13 +57,17 @@ def check(file: SpecFile, check_policies: CheckPolicies = False) -> Answer:
     environments = [environment.name for environment in experiment.environments]
     sizes = f"{count(len(told), 'policy', 'policies')} in {count(len(environments), 'environment')}"
     lines = [f"{file}: valid; {sizes}, {count(cells, 'cell')}"]
-    lines += [f"{name} is told the exact {' and '.join(truths)} of each run" for name, truths in told.items() if truths]
+    lines += [
+        f"{name} is told the {' and '.join(truths)} of each run (the exact one, or what the environment assumes)"
+        for name, truths in told.items()
+        if truths
+    ]
     document = {"file": file, "environments": environments, "told": told, "cells": cells}
     return Answer(document, lines)
 
 
 def schema() -> Answer:
-    """Print the JSON schema of spec files, with which editors complete and check them.
+    """Print the JSON schema of spec files, which editors use for completion and checking.
 
     Put the line "#:schema spec.schema.json" at the top of the spec.
 

@@ -72,13 +72,13 @@ class Episodes:
             arms = check_array(name, features, (self.count, dim))
         except ArgumentError as error:
             width = "dim" if dim is None else dim
-            expected = f"a function that leads to features of shape ({self.count}, {width}), a row for every action"
+            expected = f"a function that yields features of shape ({self.count}, {width}), a row for every action"
             got = error.got or format_value(features)
             raise ArgumentError(
                 name, features, expected, got=got, where=self._where(t), hint=HINT if name == "make" else ""
             ) from None
         if not arms.shape[1]:
-            raise ArgumentError(name, features, "a function that leads to arms with features", where=self._where(t))
+            raise ArgumentError(name, features, "a function that yields arms with features", where=self._where(t))
         return arms
 
     def _find_mask(self, t: int) -> Mask:

@@ -112,7 +112,7 @@ class LoggedPath(Drift):
         super().__post_init__()
         if self.thetas is None:
             if self.file is None:
-                raise ArgumentError("file", None, "given, or thetas instead")
+                raise ArgumentError("file", None, "given unless thetas are")
             return
         for name in ("file", "columns", "sha256"):
             if (value := getattr(self, name)) is not None:

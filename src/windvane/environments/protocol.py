@@ -91,7 +91,7 @@ class AnyEnvironment(Protocol):
     """What a run needs of an environment.
 
     :class:`Environment`, :class:`LabelledStream` and :class:`~windvane.environments.gymnasium.GymnasiumEnvironment`
-    have it. Every round, call ``round(t)``, choose arms, and call ``play``. The rounds 1, 2, ..., ``horizon`` can be
+    satisfy it. Every round, call ``round(t)``, choose arms, and call ``play``. The rounds 1, 2, ..., ``horizon`` can be
     played in any order and again only if the environment says so.
 
     >>> from windvane.environments import BallArms, Environment, Static

@@ -13,3 +13,4 @@ The public names are declared in ``__init__.pyi`` and loaded on first use.
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__.remove("open")  # `from windvane.lab import *` must not replace the builtin

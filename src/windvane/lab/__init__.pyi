@@ -11,6 +11,6 @@ from .spec.experiment_spec import Spec as Spec
 from .spec.policy_spec import PolicySpec as PolicySpec
 from .spec.schema import build_schema as build_schema
 from .spec.spec_errors import SpecError as SpecError
+from .studies.benchmarks import own_benchmark as own_benchmark
 from .studies.drift_benchmark import benchmark_spec as benchmark_spec
-from .studies.own_benchmark import own_benchmark as own_benchmark
 from .studies.paper import paper_spec as paper_spec

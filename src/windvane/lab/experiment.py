@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +48,14 @@ def simulate(
     restart
         Discard an experiment that is already in the folder.
     progress
-        Is told how many rounds are done.
+        Shows how many rounds are done.
     command
         The command line, stored in the manifest.
     failures
         Without this list, the first cell that fails ends the run with its :class:`CellError`. With it, errors are
         added to the list and the other cells go on; failed cells are tried again by the next run.
     recipe
-        What made the spec, stored in the manifest: a mapping with a "name" and JSON values. None leaves the stored one.
+        Where the spec comes from, for the manifest: a mapping with a "name" and JSON values. None keeps the stored one.
 
     Returns
     -------
@@ -73,46 +73,30 @@ def simulate(
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or SilentProgress()
     writer = FolderWriter(Path(folder), spec)
-    with writer.lock():
-        writer.prepare(restart=restart, command=command, recipe=recipe)
-        done = writer.read_finished()
-        missing = [(i, cell) for i, cell in enumerate(writer.cells) if cell not in done]
-        if missing:
-            _run_missing(spec, writer, missing, done, jobs, cluster, watcher, failures)
-    return Results.open(folder)
-
-
-def _run_missing(
-    spec: Spec,
-    writer: FolderWriter,
-    missing: list[tuple[int, Cell]],
-    done: set[Cell],
-    jobs: int,
-    cluster: str | None,
-    watcher: Progress,
-    failures: list[CellError] | None,
-) -> None:
-    compile_kernels(spec, [cell for _, cell in missing], watcher.compile)
 
     def size(cell: Cell) -> int:
         return (cell.last - cell.first) * spec.horizon
 
-    earlier = sum(size(cell) for cell in done)
-    watcher.begin(sum(size(cell) for cell in writer.cells), earlier)
-    try:
-        with ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher) as counters:
-            threads = max(1, jobs // len(missing))
-            work = Work(spec, missing, str(counters.path), threads, raises=failures is None)
-            with closing(compute_cells(work, jobs, cluster)) as finished:
-                for index, cell, result in finished:
-                    if isinstance(result, CellResult):
-                        work.note_duration(cell, result.seconds)
-                        writer.write(cell, result)
-                    elif failures is not None:
-                        failures.append(result)
-                    counters.finish(index, size(cell))
-    finally:
-        watcher.end()
+    with ExitStack() as stack:
+        stack.enter_context(writer.lock())
+        writer.prepare(restart=restart, command=command, recipe=recipe)
+        done = writer.read_finished()
+        if missing := [(i, cell) for i, cell in enumerate(writer.cells) if cell not in done]:
+            compile_kernels(spec, [cell for _, cell in missing], watcher.compile)
+            earlier = sum(map(size, done))
+            watcher.begin(sum(map(size, writer.cells)), earlier)
+            stack.callback(watcher.end)
+            progress_file = ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher)
+            counters = stack.enter_context(progress_file)
+            work = Work(spec, missing, str(counters.path), max(1, jobs // len(missing)), raises=failures is None)
+            for index, cell, result in stack.enter_context(closing(compute_cells(work, jobs, cluster))):
+                if isinstance(result, CellResult):
+                    work.note_duration(cell, result.seconds)
+                    writer.write(cell, result)
+                elif failures is not None:
+                    failures.append(result)
+                counters.finish(index, size(cell))
+    return Results.open(folder)
 
 
 def open(folder: str | PathLike[str]) -> Results:  # noqa: A001

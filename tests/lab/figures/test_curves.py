@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import sample_results as samples
-from windvane.lab.figures import curves
+from windvane.lab.figures import over_time_figure as curves
+from windvane.lab.figures.diagnostics_figure import quantile, share_above
+from windvane.lab.figures.plotly_renderer import thin
 
 
 @given(st.integers(1, 5000), st.integers(6, 400))
 def test_thinning_keeps_the_ends_and_the_limit(count, most):
-    kept = curves.thin(count, most)
+    kept = thin(count, most)
     assert len(kept) <= most
     assert kept[0] == 0
     assert kept[-1] == count - 1
@@ -23,10 +25,10 @@ def test_thinning_keeps_the_ends_and_the_limit(count, most):
 
 def test_quantiles_skip_the_unknown_and_leave_gaps_at_infinity():
     values = np.array([[1.0, np.nan, np.inf], [2.0, np.nan, np.inf], [np.nan, np.nan, 1.0]])
-    np.testing.assert_array_equal(curves.quantile(values, 0.0), [1.0, np.nan, 1.0])
-    np.testing.assert_array_equal(curves.quantile(values, 1.0), [2.0, np.nan, np.nan])
-    assert curves.share_above(np.array([1.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0])) == 0.5
-    assert math.isnan(curves.share_above(np.array([np.nan]), np.array([1.0])))
+    np.testing.assert_array_equal(quantile(values, 0.0), [1.0, np.nan, 1.0])
+    np.testing.assert_array_equal(quantile(values, 1.0), [2.0, np.nan, np.nan])
+    assert share_above(np.array([1.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0])) == 0.5
+    assert math.isnan(share_above(np.array([np.nan]), np.array([1.0])))
 
 
 def test_one_run_has_no_spread():

@@ -22,7 +22,7 @@ from PIL import Image
 from support import sample_results as samples
 from support.figures import LOG, MARKS, SYMLOG, X, every_figure, figure_with
 from windvane.lab.figures import matplotlib_renderer
-from windvane.lab.figures.description import Axis, Band, Line, Strip
+from windvane.lab.figures.description import Axis, Band, Series, Strip
 from windvane.lab.figures.matplotlib_renderer import render, save, spread_out, style
 from windvane.lab.figures.over_time_figure import over_time_figure
 from windvane.lab.figures.projection_figure import projection_figure
@@ -136,7 +136,7 @@ def test_every_figure_is_drawn(name):
     said = words(canvas)
     assert figure.title in said
     for panel, axes in zip(figure.panels, canvas.axes, strict=False):
-        lines = [mark for mark in panel.marks if isinstance(mark, Line) and len(mark.x) and mark.role]
+        lines = [mark for mark in panel.marks if isinstance(mark, Series) and mark.width and len(mark.x) and mark.role]
         plotted = {line.get_gid(): line for line in axes.get_lines()}
         for line in lines:
             assert line.role in plotted
@@ -235,6 +235,6 @@ def test_pyplot_is_left_alone():
 
 
 def test_gaps_and_unknown_values_can_be_saved(tmp_path):
-    nothing = Line(X, np.full(3, np.nan), "#d55e00", "nothing", "mark", end="")
+    nothing = Series(X, np.full(3, np.nan), "#d55e00", "nothing", "mark", end="")
     assert len(save(figure_with(nothing), tmp_path, "nothing")) == 3
     assert len(save(figure_with(Strip("y", 0.0, 0.0), y=Axis()), tmp_path, "line")) == 3

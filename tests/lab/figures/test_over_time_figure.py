@@ -10,9 +10,8 @@ import pytest
 from support import sample_results as samples
 from support.refusals import rejects
 from windvane.lab.figures import style
-from windvane.lab.figures.curves import MEAN_REWARD
 from windvane.lab.figures.description import Band, Strip
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, over_time_figure
 from windvane.lab.results.results import Entry
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from support import sample_results as samples
 from support.figures import LOG, MARKS, SYMLOG, X, every_figure, figure_with
-from windvane.lab.figures import curves, matplotlib_renderer
-from windvane.lab.figures.description import Line, row_axis
+from windvane.lab.figures import matplotlib_renderer
+from windvane.lab.figures.description import Series, row_axis
 from windvane.lab.figures.over_time_figure import over_time_figure
-from windvane.lab.figures.plotly_renderer import bend, render
+from windvane.lab.figures.plotly_renderer import MOST, bend, render, thin
 from windvane.lab.figures.style import LINEAR
 
 HOSTILE = "<img src=x onerror=alert(1)> & <b>$x$</b>"
@@ -59,10 +59,12 @@ def test_points():
 def test_intervals_are_lines_between_their_ends_and_told():
     bars, points = charted("intervals")["data"]
     assert bars["y"] == [0.0, 3.0, None, 3.0, 6.0, None, 8.0, 11.0, None]
-    assert points["hovertext"][0] == "<b>points</b><br>x 1<br>y 1.00 (0.00 to 3.00)"
+    assert points["customdata"][0] == " (0.00 to 3.00)"
+    assert "<b>%{fullData.name}</b><br>x %{x:,.4g}<br>y %{y:.2f}%{customdata}" in points["hovertemplate"]
     bars, points = charted("intervals across")["data"]
     assert bars["x"] == [0.0, 3.0, None, 1.0, 4.0, None, 2.0, 5.0, None]
-    assert points["hovertext"][1] == "<b>points</b><br>x 2 (1 to 4)<br>y 4.00"
+    assert points["customdata"][1] == " (1 to 4)"
+    assert "x %{x:,.4g}%{customdata}<br>y %{y:.2f}" in points["hovertemplate"]
 
 
 def test_arrows():
@@ -108,8 +110,11 @@ def test_axes():
 
 
 def test_rows_are_told_by_their_names():
-    trace = trace_of("points", y=row_axis(["zero", "one", "two", "three", "four", *"abcde"]))
-    assert trace["hovertext"][0].startswith("<b>one, points</b>")
+    (chart,) = render(every_figure()["differences"])
+    points = [trace for trace in chart["data"] if trace["meta"]["kind"] == "difference"]
+    assert [trace["name"] for trace in points] == [row.label for row in samples.differences()]
+    assert points[0]["hovertemplate"].startswith("<b>%{fullData.name}</b><br>difference %{x:,.2f}%{customdata}<extra>")
+    assert not chart["layout"]["showlegend"]
 
 
 @pytest.mark.parametrize("name", every_figure())
@@ -128,10 +133,12 @@ def test_both_renderers_show_the_same_values(name):
     for panel, axes, chart in zip(figure.panels, canvas.axes, charts, strict=False):
         is_bent = panel.y.scale == "symlog"
         lines = {line.get_gid(): line for line in axes.get_lines() if line.get_gid()}
-        for role in {mark.role for mark in panel.marks if isinstance(mark, Line) and mark.role and len(mark.x)}:
+        for role in {
+            mark.role for mark in panel.marks if isinstance(mark, Series) and mark.width and mark.role and len(mark.x)
+        }:
             trace = [trace for trace in chart["data"] if trace["meta"]["kind"] == role][-1]
             x, y = lines[role].get_xdata(), lines[role].get_ydata()
-            kept = curves.thin(len(x))
+            kept = thin(len(x))
             shown = np.array(trace["customdata"] if is_bent else trace["y"], dtype=float)
             np.testing.assert_allclose(np.array(trace["x"], dtype=float), x[kept], rtol=1e-5)
             np.testing.assert_allclose(shown, y[kept], rtol=1e-5, atol=1e-12)
@@ -151,7 +158,7 @@ def test_long_lines_are_thinned():
     entry = samples.entry(horizon=3000, runs=2)
     (chart,) = render(over_time_figure([entry], published=samples.published()))
     for trace in chart["data"]:
-        assert len(trace["x"]) <= curves.MOST
+        assert len(trace["x"]) <= MOST
         assert trace["x"][-1] == 3000
 
 
@@ -181,4 +188,4 @@ def test_hostile_text_is_escaped_wherever_plotly_reads_markup():
     points = dataclasses.replace(MARKS["points"], name=HOSTILE)
     (chart,) = render(figure_with(points, y=row_axis([HOSTILE] * 12), message=HOSTILE, title=HOSTILE))
     assert "<img" not in json.dumps([chart["data"], chart["layout"]])
-    assert "&lt;img" in chart["data"][0]["hovertext"][0]
+    assert "&lt;img" in chart["data"][0]["name"]

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from support import sample_results as samples
-from windvane.lab.report.benchmark_pages import present_benchmark, present_streams
-from windvane.lab.report.drawing import draw_all
-from windvane.lab.report.presentation import draw_differences, present
+from windvane.lab.report.presentation import draw_differences, present, present_benchmark, present_streams
 from windvane.lab.results.folder import FolderError
 
 KINDS = ("png", "pdf", "svg")
@@ -42,10 +40,6 @@ def test_without_a_page(tmp_path):
 def test_nothing_finished_is_refused(tmp_path):
     with pytest.raises(FolderError):
         present(samples.results([], tmp_path))
-
-
-def test_nothing_to_draw_tells_nothing(tmp_path):
-    assert draw_all({}, tmp_path, progress=lambda *_: pytest.fail("told")) == []
 
 
 def test_the_benchmark_page_begins_with_the_leaderboard_and_tells_who_was_told(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from support import sample_results as samples
 from support.page import HOSTILE, PATIENCE, until
-from windvane.lab.figures import curves
+from windvane.lab.figures.plotly_renderer import MOST
 from windvane.lab.report.report import write_report
 
 CURVES = "document.querySelector('[data-chart=regret-0] .chart')"
@@ -33,21 +33,19 @@ def reports(tmp_path_factory):
         notes={"Notes": ["A note on what was assumed."]},
         published=samples.published(),
         turning=(1000.0, 2000.0),
-        comparison_rows=samples.differences(),
+        differences=samples.differences(),
     )
     write_report(
         samples.results([hostile], title=HOSTILE, command=HOSTILE),
         folder / "hostile.html",
         heading=HOSTILE,
         notes={HOSTILE: [HOSTILE]},
-        comparison_rows=differences,
+        differences=differences,
     )
     write_report(samples.results(samples.many(40, runs=4), finished=5), folder / "many.html", heading="Forty")
     write_report(samples.results(samples.four(runs=1)), folder / "one.html", heading="One run")
     write_report(samples.results([], finished=0), folder / "none.html", heading="Nothing yet")
-    write_report(
-        samples.results(several), folder / "several.html", heading="Two", turning={"elsewhere": (100.0, 200.0)}
-    )
+    write_report(samples.results(several), folder / "several.html", heading="Two", turning=(100.0, 200.0))
     return SimpleNamespace(folder=folder, full=full)
 
 
@@ -95,7 +93,7 @@ def test_the_curves_are_there_with_the_right_values(visit, reports):
     assert [entry for entry, _, _ in means] == [0, 1, 2, 3]
     for i, x, y in means:
         entry = reports.full[i]
-        assert len(x) <= curves.MOST
+        assert len(x) <= MOST
         assert (x[0], x[-1]) == (1, entry.horizon)
         assert y[-1] == pytest.approx(entry.final.mean(), rel=1e-5)
         places = np.searchsorted(entry.rounds, x)
@@ -336,7 +334,7 @@ def test_each_environment_has_its_chart_and_table(visit):
     assert page.locator("h3").all_text_contents() == ["rotation", "elsewhere"]
     assert page.locator("table").count() == 2
     figures = "[...document.querySelectorAll('[data-chart^=regret] .chart')]"
-    assert page.evaluate(f"{figures}.map(d => d._fullLayout.shapes.length)") == [0, 1]
+    assert page.evaluate(f"{figures}.map(d => d._fullLayout.shapes.length)") == [1, 1]
     options = page.locator("[data-chart=projection] option").all_text_contents()
     assert "GLM-UCB (elsewhere)" in options
 
@@ -353,7 +351,7 @@ def test_the_projection_can_be_chosen(visit, reports):
     assert [hat[0], tilde[0], star[0]] == ["θ̂ (estimate)", "θ̃ (projected)", "θ* (truth)"]
     np.testing.assert_allclose([star[1][-1], star[2][-1]], path.theta_star[-1], atol=1e-6)
     np.testing.assert_allclose([hat[1][-1], hat[2][-1]], path.theta_hat[-1], rtol=1e-5)
-    assert len(hat[1]) <= curves.MOST
+    assert len(hat[1]) <= MOST
     assert (np.hypot(hat[1], hat[2]) > path.S).sum() == len(tilde[1]) > 0
     figure.locator("select").select_option(label="OFUL")
     assert "theta_tilde" not in page.evaluate(script)  # no projection there

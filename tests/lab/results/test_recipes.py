@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from support.refusals import rejects
 from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, simulate
-from windvane.lab.report.presentation import present_all
-from windvane.lab.results import folder_writer
+from windvane.lab.report.presentation import present
 from windvane.lab.results.folder import FolderError
 from windvane.lab.studies import paper
 
@@ -78,27 +76,14 @@ def test_a_folder_of_format_1_is_refused_and_can_be_restarted(tmp_path: Path) ->
 def test_the_report_goes_by_the_recipe(tmp_path: Path) -> None:
     spec = paper.paper_spec(runs=2, horizon=30, arms="sphere")
     plain = simulate(spec, tmp_path, jobs=1)
-    present_all(plain)
+    present(plain)
     assert "Readings assumed" not in (tmp_path / "report.html").read_text()
-    present_all(simulate(spec, tmp_path, recipe=paper.paper_recipe("sphere", 1.0)))
+    present(simulate(spec, tmp_path, recipe=paper.paper_recipe("sphere", 1.0)))
     assert "uniform on the unit sphere" in (tmp_path / "report.html").read_text()
 
 
-def test_what_a_policy_was_told_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spec of a policy will say so; until then a stand-in does."""
-    told = SimpleNamespace(name="OFUL", variants=[{}], told=("drift",))
-    quiet = SimpleNamespace(name="D-LinUCB", variants=[{}], told=None)
-    real = folder_writer.FolderWriter.__init__
-
-    def patched(self: folder_writer.FolderWriter, folder: Path, spec: Spec) -> None:
-        real(self, folder, spec)
-        self.spec = SimpleNamespace(
-            **{name: getattr(spec, name) for name in ("seed", "runs", "horizon", "environments", "title", "to_toml")},
-            fingerprint=spec.fingerprint,
-            policies=[told, quiet],
-        )
-
-    monkeypatch.setattr(folder_writer.FolderWriter, "__init__", patched)
+def test_what_a_policy_was_told_is_stored(tmp_path: Path) -> None:
     results = simulate(SPEC, tmp_path, jobs=1)
-    assert [(entry.policy, entry.told) for entry in results.entries] == [("OFUL", ("drift",)), ("D-LinUCB", ())]
-    assert [policy["told"] for policy in results.manifest["policies"]] == [["drift"], []]
+    assert [(entry.policy, entry.told) for entry in results.entries] == [("OFUL", ()), ("D-LinUCB", ("drift",))]
+    assert [policy["told"] for policy in results.manifest["policies"]] == [[], ["drift"]]
+    assert results.summary().told.tolist() == ["", "B_T"]

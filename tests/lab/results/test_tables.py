@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +18,7 @@ import pytest
 import windvane.lab
 from support.refusals import rejects
 from windvane.environments import BallArms, Rotation
-from windvane.lab import Entry, EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
-from windvane.lab.results import folder_writer
+from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
 from windvane.lab.results.folder import TABLES, FolderError
 from windvane.lab.results.stored_tables import MissingLibraryError, concat_tables
 from windvane.lab.results.summary import summary_rows
@@ -159,31 +157,29 @@ def test_columns_of_different_types_are_joined() -> None:
     assert concat_tables(mixed)["sweep_x"].to_pylist() == ["0.5", "tight", "true", "[1, 2]"]
 
 
-def test_swept_values_are_columns_of_any_table_and_no_diagnostics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every table may have them; a policy may sweep texts, flags and lists."""
-    write = folder_writer.tables
-
-    def with_sweeps(*arguments: Any) -> dict[str, pa.Table]:
-        tables = write(*arguments)
-        return {n: t.append_column("sweep_link", pa.array(["probit"] * len(t))) for n, t in tables.items()}
-
-    monkeypatch.setattr(folder_writer, "tables", with_sweeps)
-    results = simulate(dataclasses.replace(SPEC, diagnostics=False), tmp_path, jobs=1)
-    assert results.complete
+def test_swept_values_are_columns_of_every_table_and_no_diagnostics(tmp_path: Path) -> None:
+    """Numbers, texts, flags and lists, alone or mixed in one setting."""
+    settings = {"boldness": 1}
+    policies = [
+        PolicySpec(
+            "support.spec_objects:Mine", "flags", settings, sweep={"greedy": [True, False], "gamma": [0.9, 0.99]}
+        ),
+        PolicySpec("support.spec_objects:Anything", "mixed", sweep={"own": [3, 0.5, "text", True, [1, 2]]}),
+        PolicySpec("D-LinUCB", sweep={"confidence": ["anytime", "horizon"]}),
+        PolicySpec("OFUL"),
+    ]
+    spec = dataclasses.replace(SPEC, environments=SPEC.environments[:1], policies=policies, runs=2, diagnostics=False)
+    results = simulate(spec, tmp_path, jobs=1)
     assert not any(entry.diagnostics for entry in results.entries)
-    assert set(results.frame("paths").sweep_link) == {"probit"}
-    entries = [dataclasses.replace(results.entries[0], variant={"x": x}) for x in (0.5, 2)]
-    assert label_free_summary(entries).sweep_x.tolist() == [0.5, 2.0]
-    entries = [dataclasses.replace(results.entries[0], variant={"x": x}) for x in (0.5, True, "a", [1, 2])]
-    assert label_free_summary(entries).sweep_x.tolist() == ["0.5", "true", '"a"', "[1, 2]"]
-
-
-def label_free_summary(entries: list[Entry]) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("windvane.lab.results.results.variant_label", lambda policy, _variant: policy)
-        return Results(Path(), {}, entries, 1, 1).summary()
+    for name in (*TABLES, "summary"):
+        frame = results.frame(name)
+        assert set(frame[frame.policy == "D-LinUCB"].sweep_confidence) == {"anytime", "horizon"}
+        assert set(frame[frame.policy == "flags"].sweep_gamma) == {0.9, 0.99}
+        assert set(frame[frame.policy == "flags"].sweep_greedy) == {True, False}
+        assert set(frame[frame.policy == "mixed"].sweep_own) == {"3", "0.5", '"text"', "true", "[1, 2]"}
+        assert frame[frame.policy == "OFUL"].sweep_confidence.isna().all()
+    labels = [entry.label for entry in results.entries if entry.policy == "mixed"]
+    assert labels == ["mixed own=3", "mixed own=0.5", "mixed own=text", "mixed own=true", "mixed own=[1, 2]"]
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

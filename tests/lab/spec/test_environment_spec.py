@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import gymnasium
@@ -95,14 +96,29 @@ def test_mistakes_in_gymnasium_environments_are_located() -> None:
         (GymnasiumSpec("g", make_nothing), "make"),
         (GymnasiumSpec("g", "nowhere:make"), "make"),
         (GymnasiumSpec("g", make_bandit, arms="os:sep"), "arms"),
-        (GymnasiumSpec("g", make_bandit, reward_range=(1, 0)), "reward_range"),
     ):
         with refused(f"environments[0].{field}"):
             a_spec(environments=[spec]).check()
-    with refused("make"):
-        GymnasiumSpec("g", "no_colon")
+    for fields, place in (
+        ({"make": "no_colon"}, "make"),
+        ({"make": functools.partial(make_bandit)}, "make"),
+        ({"make": make_bandit, "reward_range": (1, 0)}, "reward_range"),
+        ({"make": make_bandit, "reward_range": (0, 1, 2)}, "reward_range"),
+    ):
+        with refused(place):
+            GymnasiumSpec("g", **fields)
     with refused("environments[0].L"):
         a_spec(environments=[GymnasiumSpec("g", make_wide)], horizon=40).check()
+
+
+def test_gymnasium_environments_are_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened, closed = [], []
+    monkeypatch.setattr(BanditEnv, "close", lambda self: closed.append(id(self)))
+    original = BanditEnv.__init__
+    monkeypatch.setattr(BanditEnv, "__init__", lambda self, world: opened.append(id(self)) or original(self, world))
+    simulate(Spec([GAME], [PolicySpec("OFUL")], runs=3, horizon=5), tmp_path, jobs=1)
+    assert opened
+    assert sorted(opened) == sorted(closed)
 
 
 def test_the_source_of_a_gymnasium_environment_counts() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +163,48 @@ def test_a_law_of_ones_own_is_not_taken_for_its_base() -> None:
     assert own.fingerprint() == with_environment(arms=LongArms()).fingerprint()
     assert "# arms: " in own.to_toml()
     assert 'kind = "ball"' not in own.to_toml()
+
+
+# --- code of the user -------------------------------------------------------------------------------------------------
+
+
+def policy_of(function):
+    return with_policy(Anything, settings={"hook": function}).fingerprint()
+
+
+def make_hook(scale):
+    return lambda x: scale * x
+
+
+def test_functions_that_differ_are_told_apart():
+    assert policy_of(lambda: 1) != policy_of(lambda: 2)
+    assert policy_of(make_hook(1)) != policy_of(make_hook(2))
+    assert policy_of(make_hook(1)) == policy_of(make_hook(1))
+
+
+def test_a_class_from_a_prompt_has_a_fingerprint():
+    """It has no source file; its code counts."""
+
+    def define(factor):
+        names = {"__name__": "prompt", "Base": Anything}
+        exec(f"class Prompt(Base):\n    def scale(self):\n        return {factor}\n", names)
+        return names["Prompt"]
+
+    first, same, other = (with_policy(define(factor)).fingerprint() for factor in (1, 1, 2))
+    assert first == same != other
+
+
+MODULE = "from support.spec_objects import Anything\nclass Base(Anything):\n    factor = {}\n"
+
+
+def test_files_of_base_classes_count_and_changes_after_the_import_are_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_base.py").write_text(MODULE.format(1))
+    (tmp_path / "own_policy.py").write_text("import own_base\nclass Mine(own_base.Base):\n    pass\n")
+    before = with_policy("own_policy:Mine").fingerprint()
+    (tmp_path / "own_base.py").write_text(MODULE.format(22))
+    with refused("policies[0]", mention="own_base"):
+        with_policy("own_policy:Mine").fingerprint()
+    importlib.reload(sys.modules["own_base"])
+    importlib.reload(sys.modules["own_policy"])
+    assert with_policy("own_policy:Mine").fingerprint() != before

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from support.refusals import rejects
-from support.spec_objects import FLAT, Anything, a_spec, refused, with_environment, with_policy
+from support.spec_objects import BASE, FLAT, Anything, a_spec, refused, with_environment, with_policy
 from windvane import theory
 from windvane.environments import DELAYS, DRIFTS
+from windvane.lab import simulate
 from windvane.lab.run.cells import list_cells
 from windvane.lab.spec.experiment_spec import PolicySpec, Spec, SpecError
 from windvane.lab.spec.policy_spec import label_variant
@@ -132,6 +134,39 @@ def test_values_of_a_sweep_keep_their_types():
     assert [variant["greedy"] for variant in flags.variants] == [True, False]
     with refused("sweep.greedy[0]"):
         PolicySpec("elsewhere:P", sweep={"greedy": [object]})
+
+
+class Plain:
+    """A policy that does not derive from ours, and knows nothing of one value per lane."""
+
+    def __init__(self, dim, lanes=1, seed=0, gamma=0.9):
+        assert isinstance(gamma, float)
+
+    def select(self, arms, valid=None):
+        return np.zeros(len(arms), dtype=int)
+
+    def update(self, x, reward, **others): ...
+
+
+def test_a_class_of_ones_own_gets_one_value_of_a_sweep(tmp_path):
+    spec = a_spec(policies=[PolicySpec(Plain, sweep={"gamma": [0.5, 0.9]})], runs=3, horizon=5)
+    assert [(cell.first, cell.last) for cell in list_cells(spec)] == [(0, 3), (3, 6)]
+    assert simulate(spec, tmp_path, jobs=1).complete
+
+
+def test_links_can_be_swept():
+    spec = PolicySpec("BVD-GLM-UCB", sweep={"link": ["logistic", FLAT]})
+    assert [variant["link"] for variant in spec.variants] == ["logistic", "support.spec_objects:FLAT"]
+    with_policy("BVD-GLM-UCB", sweep={"link": ["logistic", FLAT]}).check()
+    with refused("sweep.link[1]", mention="probit"):
+        PolicySpec("BVD-GLM-UCB", sweep={"link": ["logistic", "tanh"]})
+
+
+def test_errors_name_the_line_after_a_change(tmp_path):
+    (tmp_path / "s.toml").write_text(BASE.replace("settings.lam = 1.0", "settings.lam = -1.0"))
+    spec = Spec.read(tmp_path / "s.toml", check=False).replace(runs=2, diagnostics=True)
+    with refused("policies[1].settings.lam", f"{tmp_path / 's.toml'}:33"):
+        spec.check()
 
 
 # --- what policies are told -------------------------------------------------------------------------------------------

@@ -108,8 +108,12 @@ ERRORS = [  # the edit of BASE; the line and the field of the error, and a name 
     ("settings.bonus_scale = 0.5", "sweep = [1]", 29, "policies[0].sweep", ""),
     ('"BVD-GLM-UCB"', '"OFUL"\nsweep.gamma = [0.5]', 28, "policies[0].sweep.gamma", ""),
     # what policies are told
-    ("lam = 1.0", 'lam = 1.0\ntold = "drift"', 34, "policies[1].told", "drift and switches"),
-    ("lam = 1.0", 'lam = 1.0\ntold = ["S"]', 34, "policies[1].told", "drift and switches"),
+    ("lam = 1.0", 'lam = 1.0\ntold = "drift"', 34, "policies[1].told", "both or neither"),
+    ("lam = 1.0", 'lam = 1.0\ntold = ["S"]', 34, "policies[1].told", "both or neither"),
+    ("lam = 1.0", "lam = 1.0\ntold = 5", 34, "policies[1].told", "both or neither"),
+    ("lam = 1.0", "lam = 1.0\nspec = 5", 34, "policies[1].spec", "settings"),
+    ("lam = 1.0", 'lam = 1.0\nsweep.link = ["logistic", "tanh"]', 34, "policies[1].sweep.link[1]", "probit"),
+    ("lam = 1.0", "lam = 1.0\nsweep.bonus_scale = [true]", 34, "policies[1].sweep.bonus_scale[0]", ""),
     ("lam = 1.0", 'lam = 1.0\ntold = ["drift"]', 34, "policies[1].told", "gamma"),
     ("bonus_scale = 0.5", 'bonus_scale = 0.5\ntold = ["switches"]', 30, "policies[0].told", "switches"),
     # kinds of environments

@@ -23,8 +23,7 @@ from windvane.lab import (
     own_benchmark,
     simulate,
 )
-from windvane.lab.report.benchmark_pages import present_benchmark
-from windvane.lab.report.presentation import present_all
+from windvane.lab.report.presentation import present, present_benchmark
 from windvane.lab.results.folder import Recipe
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies.benchmarks import REFERENCES, check_own_policies, choose_policies, ranked_entries
@@ -155,7 +154,7 @@ def test_a_benchmark_in_own_worlds(tmp_path: Path) -> None:
     assert stored is not None
     assert {entry.label for entry in stored.entries} == {entry.label for entry in results.entries}
     assert len(stored.table("runs")) == len(results.table("runs")) == 2 * 3 * (5 + 2)
-    assert {"leaderboard.png", "regret-season.png"} <= {path.name for path in present_all(Results.open(tmp_path))}
+    assert {"leaderboard.png", "regret-season.png"} <= {path.name for path in present(Results.open(tmp_path))}
 
 
 def test_parts_of_another_benchmark_are_left_out(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
 from windvane.lab import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Results, Spec, SpecError, paired, simulate
 from windvane.lab.figures.projection_figure import projection_figure
-from windvane.lab.report.benchmark_pages import present_streams
-from windvane.lab.report.presentation import present_all
+from windvane.lab.report.presentation import present, present_streams
 from windvane.lab.results.folder import FolderError
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies import streams_benchmark
@@ -76,7 +75,7 @@ def test_a_labelled_stream_is_an_environment_of_a_spec(folder: Path) -> None:
     assert len(paired(results.entries)) == 4
     figure = projection_figure(by_name["one", "BVD-GLM-UCB"].path)
     assert not [mark for panel in figure.panels for mark in panel.marks_with("theta_star")]
-    drawn = {path.name for path in present_all(results)}
+    drawn = {path.name for path in present(results)}
     assert {"regret-one.png", "projection-one.png", "report.html"} <= drawn
     text = windvane_command("bound out", folder).stdout
     assert "turning" in text
@@ -140,7 +139,7 @@ def test_the_content_of_the_file_decides_the_fingerprint(folder: Path) -> None:
         assert "No such file" in caught.value.problem
     results = Results.open(folder / "out")  # results stay readable
     assert results.spec.fingerprint() == fingerprint
-    assert {path.name for path in present_all(results)} >= {"report.html"}
+    assert {path.name for path in present(results)} >= {"report.html"}
 
 
 def test_specs_that_cannot_be(folder: Path) -> None:
@@ -349,7 +348,7 @@ def test_a_policy_that_fails_does_not_lose_the_others(folder: Path) -> None:
     document = json.loads((folder / "out/leaderboard.json").read_text())
     assert {row["label"] for row in document["leaderboard"]} == {"Greedy", "UniformRandom"}
     assert not document["complete"]
-    assert [(f["policy"], f["stream"]) for f in document["failures"]] == [("OFUL", "one")]
+    assert [(f["policy"], f["environment"]) for f in document["failures"]] == [("OFUL", "one")]
     assert {row["policy"] for row in document["streams"][1]["policies"]} == {"OFUL", "Greedy", "UniformRandom"}
     page = (folder / "out/report.html").read_text()
     assert "Policies that failed" in page

@@ -1,7 +1,7 @@
 """What a figure shows, as plain data: axes, marks and their names. Two renderers draw it; tests read it.
 
 Text is plain Unicode. Colours are "#rrggbb"; the inks of :mod:`style` follow the page's dark mode. A mark with a
-``name`` is listed in the legend, except for a line that ``is_listed`` excludes. ``group`` numbers the entry that a mark
+``name`` is listed in the legend, except for a series that is not ``is_listed``. ``group`` numbers the entry that a mark
 belongs to, so that the page can hide and show all its marks together. ``role`` says what a mark is, for the page's
 switches and for tests.
 """
@@ -23,6 +23,8 @@ Scale = Literal["linear", "log", "symlog"]
 
 
 class Ticks(NamedTuple):
+    """Where an axis has ticks, and their texts."""
+
     places: Values
     texts: Sequence[str]
 
@@ -42,19 +44,30 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Series:
+    """Points, and a line through them unless its ``width`` is 0. Many points on a line do not all have a marker.
+
+    ``low`` and ``high`` are the ends of an interval along ``along``. Without a line, the colour tells the ``rounds``.
+    """
+
     x: Values
     y: Values
-    colour: str
+    colour: str = INK
     name: str = ""
     role: str = ""
     width: float = 1.6
     dash: Literal["solid", "dashed", "long", "dotted"] = "solid"
     marker: str = ""
-    end: str = ""  # text at the last point
+    size: float = 5.0
+    is_filled: bool = True
     is_listed: bool = True
+    end: str = ""  # text at the last point
     spread: Array | None = None  # the standard deviation at each point
+    low: Values | None = None
+    high: Values | None = None
+    along: Literal["x", "y"] = "y"
     rounds: Values | None = None  # the round of each point, if x is not the round
+    last_round: float = 1.0  # has the last colour
     group: int | None = None
 
 
@@ -68,25 +81,6 @@ class Band:
     colour: str
     group: int | None = None
     is_hidden: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Points:
-    """With ``rounds``, the colour tells the round. ``low`` and ``high`` are the ends of an interval along ``along``."""
-
-    x: Values
-    y: Values
-    colour: str = INK
-    name: str = ""
-    role: str = ""
-    marker: str = "o"
-    size: float = 5.0
-    is_filled: bool = True
-    rounds: Values | None = None
-    last_round: float = 1.0  # has the last colour
-    low: Values | None = None
-    high: Values | None = None
-    along: Literal["x", "y"] = "y"
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +130,7 @@ class HeatMap:
         return np.asarray(self.values - low > 0.5 * (high - low))
 
 
-Mark = Line | Band | Points | Arrows | Strip | Disc | HeatMap
+Mark = Series | Band | Arrows | Strip | Disc | HeatMap
 Corner = Literal["", "best", "upper left", "lower right"]
 
 
@@ -153,6 +147,7 @@ class Panel:
     is_square: bool = False
 
     def marks_with(self, role: str) -> list[Any]:
+        """Return the marks with this role."""
         return [mark for mark in self.marks if getattr(mark, "role", None) == role]
 
 
@@ -168,13 +163,13 @@ class Figure:
 
 
 def row_axis(names: Sequence[str]) -> Axis:
-    """An axis of names, the first on top."""
+    """Return an axis of names, the first on top."""
     return Axis(low=len(names) - 0.4, high=-0.6, ticks=Ticks(np.arange(len(names)), names))
 
 
-def key_line(name: str, dash: Literal["solid", "dashed"] = "solid", colour: str = MUTED, width: float = 1.6) -> Line:
-    """A line without points, that explains in the legend how others are drawn."""
-    return Line(np.empty(0), np.empty(0), colour, name, dash=dash, width=width)
+def key_line(name: str, dash: Literal["solid", "dashed"] = "solid", colour: str = MUTED, width: float = 1.6) -> Series:
+    """Return a line without points, that explains in the legend how others are drawn."""
+    return Series(np.empty(0), np.empty(0), colour, name, dash=dash, width=width)
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> Ticks:
@@ -190,4 +185,5 @@ def log_ticks(low: float, high: float, most: int = 8) -> Ticks:
 
 
 def round_axis(horizon: float, label: str = "Round t") -> Axis:
+    """Return an axis of rounds from 0 to the horizon."""
     return Axis(label, low=0.0, high=float(horizon), value="round", form=",.0f")

@@ -22,24 +22,26 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
+from scipy.optimize import isotonic_regression
 
 from windvane._files import write_atomically
 from windvane.arguments import Array
-from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Line, Mark, Panel, Points, Strip
+from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Mark, Panel, Series, Strip
 from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, shade, tidy
 
 Legend = dict[tuple[str, str], Artist]  # by name and colour
+Look = dict[str, Any]
 STYLE = Path(__file__).with_name("windvane.mplstyle")
 SIZE = 9  # of its text
-KINDS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # no times
-DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "long": (0, (5, 1)), "dotted": (0, (1, 1))}
+KINDS: dict[str, Look] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # no times
+DASHES: Look = {"solid": "-", "dashed": (0, (4, 2)), "long": (0, (5, 1)), "dotted": (0, (1, 1))}
 MARKED = 8  # places of a long line that have a marker
 LEGEND_ROWS, LEGEND_WIDTH = 24, 100  # names in a column beside a figure, letters in a row below it
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The settings of ``windvane.mplstyle``, undone on leaving."""
+    """Return the settings of ``windvane.mplstyle``, undone on leaving."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # in the font: boxes are drawn
         matplotlib.rcdefaults()
@@ -112,16 +114,15 @@ def _draw_panel(axes: Axes, panel: Panel, figure: Figure) -> Legend:
     if panel.legend:
         columns = len(legend) if len(figure.panels) > 1 else 1
         axes.legend(list(legend.values()), [name for name, _ in legend], loc=panel.legend, ncols=columns)
-    _label_ends(axes, [mark for mark in panel.marks if isinstance(mark, Line) and mark.end], panel.x.high)
+    _label_ends(axes, [mark for mark in panel.marks if isinstance(mark, Series) and mark.end], panel.x.high)
     return legend
 
 
 def _set_axis(axes: Axes, side: str, axis: Axis, *, is_narrow: bool) -> None:
     place = axes.xaxis if side == "x" else axes.yaxis
     if axis.scale != "linear":
-        axes.set(**{f"{side}scale": axis.scale} if axis.scale == "log" else {})
-        if axis.scale == "symlog":
-            axes.set_yscale("symlog", linthresh=LINEAR)
+        set_scale = axes.set_xscale if side == "x" else axes.set_yscale
+        set_scale(axis.scale, **({"linthresh": LINEAR} if axis.scale == "symlog" else {}))
         place.set_minor_formatter(NullFormatter())
     if axis.ticks is not None:
         place.set_ticks(axis.ticks.places, list(axis.ticks.texts), size=SIZE - 1)
@@ -132,50 +133,33 @@ def _set_axis(axes: Axes, side: str, axis: Axis, *, is_narrow: bool) -> None:
         if is_narrow:
             place.set_major_locator(MaxNLocator(5))
     if axis.has_grid:
-        axes.grid(axis="x" if side == "x" else "y")
-    if side == "y" and axis.low is not None and axis.high is not None and axis.low > axis.high:  # rows of names
+        place.grid()
+    if axis.low is not None and axis.high is not None and axis.low > axis.high:  # rows of names
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(axes.get_xlabel(), loc="right")  # it may be wider than the axis
 
 
-def _label_ends(axes: Axes, lines: Sequence[Line], horizon: float | None) -> None:
+def _label_ends(axes: Axes, lines: Sequence[Series], horizon: float | None) -> None:
     """Names and final means right of the lines' ends, moved apart where they would overlap."""
-    if not lines:
-        return
     low, high = axes.get_ylim()
     heights = np.array([(line.y[-1] - low) / (high - low) for line in lines])
     axes_height = 0.8 * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
-    arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+    arrow: Look = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+    look: Look = {"textcoords": "axes fraction", "va": "center", "size": SIZE - 0.5, "annotation_clip": False}
     for line, end, place in zip(lines, heights, spread_out(heights, 1.35 * SIZE / 72 / axes_height), strict=True):
-        axes.annotate(
-            line.end,
-            (line.x[-1] / (horizon or line.x[-1]), end),
-            (1.03, place),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            va="center",
-            ha="left",
-            color=shade(line.colour, -0.25),
-            size=SIZE - 0.5,
-            arrowprops=arrow | {"color": line.colour},
-            annotation_clip=False,
-        )
+        look |= {"color": shade(line.colour, -0.25), "arrowprops": arrow | {"color": line.colour}}
+        axes.annotate(line.end, (line.x[-1] / (horizon or line.x[-1]), end), (1.03, place), "axes fraction", **look)
 
 
 def spread_out(wanted: Array, gap: float) -> Array:
-    """The places closest to ``wanted`` (least squares) that keep their order and lie ``gap`` apart."""
+    """Return the places closest to ``wanted`` (least squares) that keep their order and lie ``gap`` apart."""
+    if not len(wanted):
+        return wanted
     order = np.argsort(wanted, kind="stable")
-    blocks: list[tuple[float, int]] = []  # (sum, count): pool adjacent violators of wanted - rank * gap
-    for rank, value in enumerate(wanted[order]):
-        total, count = float(value) - rank * gap, 1
-        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
-            before = blocks.pop()
-            total, count = total + before[0], count + before[1]
-        blocks.append((total, count))
+    steps = gap * np.arange(len(wanted))
     result = np.empty(len(wanted))
-    levels = [level for total, count in blocks for level in [total / count] * count]
-    result[order] = np.array(levels) + gap * np.arange(len(wanted))
+    result[order] = isotonic_regression(wanted[order] - steps).x + steps
     return result
 
 
@@ -183,62 +167,48 @@ def spread_out(wanted: Array, gap: float) -> Array:
 
 
 def _draw_mark(axes: Axes, mark: Mark, order: int) -> Artist | None:
+    """Draw a mark. Returns what a legend shows of it, if anything."""
     match mark:
-        case Line():
-            return _draw_line(axes, mark, order)
-        case Band():
-            if not mark.is_hidden:
-                axes.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=0.16, linewidth=0)
-        case Points():
-            return _draw_points(axes, mark)
+        case Series():
+            return _draw_series(axes, mark, order)
+        case Band(is_hidden=False):
+            axes.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=0.16, linewidth=0)
+        case Arrows(has_heads=True):
+            look: Look = {"arrowstyle": "-|>", "color": INK, "mutation_scale": 14, "shrinkA": 0, "shrinkB": 0}
+            for tail, head in zip(mark.tails, mark.heads, strict=True):
+                axes.annotate("", head, tail, arrowprops=look)
         case Arrows():
-            _draw_arrows(axes, mark)
+            lines = list(np.stack([mark.tails, mark.heads], axis=1))
+            axes.add_collection(LineCollection(lines, colors=LINK, linewidths=0.5, zorder=0.5), autolim=False)
         case Strip():
             return _draw_strip(axes, mark)
         case Disc():
-            look: dict[str, Any] = {"facecolor": SHADE, "edgecolor": MUTED, "linewidth": 0.8, "zorder": 0}
+            look = {"facecolor": SHADE, "edgecolor": MUTED, "linewidth": 0.8, "zorder": 0}
             return axes.add_patch(Circle((0, 0), mark.radius, **look))
         case HeatMap():
             _draw_heat_map(axes, mark)
     return None
 
 
-def _draw_line(axes: Axes, mark: Line, order: int) -> Artist:
-    step = max(1, len(mark.x) // MARKED)
-    first = 0 if step == 1 else int(step * (0.618 * order % 1))  # markers of several lines stand at different rounds
-    look: dict[str, Any] = {"markersize": 5.0}
-    look |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5} if step > 1 else {}
-    look |= {"marker": mark.marker or None, "markevery": (first, step), "gid": mark.role or None}
-    look |= {"zorder": 1} if mark.colour == LINK else {}
-    return axes.plot(mark.x, mark.y, color=mark.colour, linewidth=mark.width, linestyle=DASHES[mark.dash], **look)[0]
-
-
-def _draw_points(axes: Axes, mark: Points) -> Artist | None:
+def _draw_series(axes: Axes, mark: Series, order: int) -> Artist | None:
     if mark.low is not None and mark.high is not None:
-        ends = np.concatenate([mark.low, mark.high])
         if mark.along == "x":
             axes.hlines(mark.y, mark.low, mark.high, color=mark.colour, linewidth=2)
         else:
             axes.vlines(mark.x, mark.low, mark.high, color=mark.colour, linewidth=1)
-            axes.plot(np.tile(mark.x, 2), ends, "_", color=mark.colour, markersize=5)
-    if not mark.marker:
-        return None
-    if mark.rounds is None:
-        look: dict[str, Any] = {"markerfacecolor": mark.colour if mark.is_filled else "white", "gid": mark.role}
-        return axes.plot(mark.x, mark.y, mark.marker, color=mark.colour, markersize=mark.size, zorder=3, **look)[0]
-    look = {"cmap": "viridis", "vmin": 0, "vmax": mark.last_round, "c": mark.rounds, "gid": mark.role}
-    look |= {"linewidth": 0.8 if mark.marker == "x" else 0}
-    return axes.scatter(mark.x, mark.y, s=mark.size**2, marker=mark.marker, **look)
-
-
-def _draw_arrows(axes: Axes, mark: Arrows) -> None:
-    if not mark.has_heads:
-        lines = list(np.stack([mark.tails, mark.heads], axis=1))
-        axes.add_collection(LineCollection(lines, colors=LINK, linewidths=0.5, zorder=0.5), autolim=False)
-        return
-    look = {"arrowstyle": "-|>", "color": INK, "mutation_scale": 14, "shrinkA": 0, "shrinkB": 0}
-    for tail, head in zip(mark.tails, mark.heads, strict=True):
-        axes.annotate("", head, tail, arrowprops=look)
+            axes.plot(np.tile(mark.x, 2), np.concatenate([mark.low, mark.high]), "_", color=mark.colour)
+    if not mark.width and mark.rounds is not None:
+        look: Look = {"cmap": "viridis", "vmin": 0, "vmax": mark.last_round, "c": mark.rounds, "gid": mark.role}
+        look |= {"linewidth": 0.8 if mark.marker == "x" else 0}
+        return axes.scatter(mark.x, mark.y, s=mark.size**2, marker=mark.marker, **look)
+    step = max(1, len(mark.x) // MARKED) if mark.width else 1
+    first = 0 if step == 1 else int(step * (0.618 * order % 1))  # markers of several lines stand at different rounds
+    look = {"marker": mark.marker, "markersize": mark.size, "markevery": (first, step), "gid": mark.role or None}
+    look |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5} if step > 1 else {}
+    look |= {} if mark.is_filled else {"markerfacecolor": "white"}
+    look |= {"linewidth": mark.width, "linestyle": DASHES[mark.dash]} if mark.width else {"linestyle": "none"}
+    order_of_drawing = 3 if not mark.width else 1 if mark.colour == LINK else 2
+    return axes.plot(mark.x, mark.y, color=mark.colour, zorder=order_of_drawing, **look)[0]
 
 
 def _draw_strip(axes: Axes, mark: Strip) -> Artist:
@@ -246,28 +216,21 @@ def _draw_strip(axes: Axes, mark: Strip) -> Artist:
         draw_line = axes.axvline if mark.axis == "x" else axes.axhline
         return draw_line(mark.low, color=mark.colour, linewidth=0.9)
     draw = axes.axvspan if mark.axis == "x" else axes.axhspan
-    span = draw(mark.low, mark.high, color=mark.colour, linewidth=0, zorder=0)
     if mark.text:
-        place: dict[str, Any] = {
-            "xycoords": axes.get_xaxis_transform(),
-            "textcoords": "offset points",
-            "ha": "center",
-            "va": "top",
-        }
-        axes.annotate(mark.text, ((mark.low + mark.high) / 2, 1), (0, -4), color=MUTED, size=SIZE - 1, **place)
-    return span
+        look: Look = {"textcoords": "offset points", "ha": "center", "va": "top", "color": MUTED, "size": SIZE - 1}
+        axes.annotate(mark.text, ((mark.low + mark.high) / 2, 1), (0, -4), axes.get_xaxis_transform(), **look)
+    return draw(mark.low, mark.high, color=mark.colour, linewidth=0, zorder=0)
 
 
 def _draw_heat_map(axes: Axes, mark: HeatMap) -> None:
     mesh = axes.pcolormesh(mark.x_edges, mark.y_edges, mark.values, cmap="cividis_r", linewidth=0)
     x, y = np.sqrt(mark.x_edges[1:] * mark.x_edges[:-1]), (mark.y_edges[1:] + mark.y_edges[:-1]) / 2
     for row, column in np.argwhere(np.isfinite(mark.values) & mark.has_numbers):
-        ink = "white" if mark.is_dark[row, column] else INK
-        number = f"{mark.values[row, column]:,.0f}"
-        axes.text(x[column], y[row], number, ha="center", va="center", color=ink, size=SIZE - 2)
+        look: Look = {"color": "white" if mark.is_dark[row, column] else INK, "ha": "center", "va": "center"}
+        axes.text(x[column], y[row], f"{mark.values[row, column]:,.0f}", size=SIZE - 2, **look)
     row, column = mark.framed
     (left, right), (bottom, top) = mark.x_edges[column : column + 2], mark.y_edges[row : row + 2]
-    look: dict[str, Any] = {"fill": False, "edgecolor": WORSE, "linewidth": 2.5, "clip_on": False, "gid": "best"}
+    look = {"fill": False, "edgecolor": WORSE, "linewidth": 2.5, "clip_on": False, "gid": "best"}
     axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, **look))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

@@ -22,6 +22,8 @@ BETTER, WORSE = "#0072b2", "#d55e00"
 
 
 class Look(NamedTuple):
+    """How an entry is drawn."""
+
     colour: str  # "#rrggbb"
     marker: str  # matplotlib's letter
 
@@ -44,7 +46,7 @@ AGAIN = tuple(
 
 
 def looks(entries: Sequence[Entry]) -> list[Look]:
-    """A look per entry. Variants of one policy share its hue and marker and run from dark to light."""
+    """Return a look per entry. Variants of one policy share its hue and marker and run from dark to light."""
     of_policy: dict[str, Look] = {}
     names = list(dict.fromkeys(entry.policy for entry in entries))
     pools = [list(OTHERS), [look for name, look in FIXED.items() if name not in names]]
@@ -80,7 +82,7 @@ def tidy(text: object, longest: int = 60) -> str:
 
 
 def number_text(value: float) -> str:
-    """A tick's number: 0.01, 500, 2,000, and powers of ten beyond as 10⁻⁶."""
+    """Return a tick's number: 0.01, 500, 2,000, and powers of ten beyond as 10⁻⁶."""
     power = math.floor(math.log10(abs(value)) + 1e-9) if value else 0
     if -4 < power < 6:
         return f"{value:,.10g}".replace("-", "−")
@@ -91,6 +93,6 @@ def number_text(value: float) -> str:
 
 
 def entry_names(entries: Sequence[Entry]) -> list[str]:
-    """The entries' labels, with the environment where there are several."""
+    """Return the entries' labels, with the environment where there are several."""
     several = len({entry.environment for entry in entries}) > 1
     return [f"{entry.label} ({entry.environment})" if several else entry.label for entry in entries]

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windvane.lab.figures.curves import by_environment
+from windvane.lab.figures.comparison_figures import difference_figure, leaderboard_figure
 from windvane.lab.figures.description import Figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
-from windvane.lab.figures.difference_figure import difference_figure
-from windvane.lab.figures.matplotlib_renderer import save
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.matplotlib_renderer import KINDS, save
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, MOST_BANDS, PublishedCurves, over_time_figure
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
-from windvane.lab.report.benchmark_pages import plan_benchmark
-from windvane.lab.report.drawing import FilesDrawn, Plan, draw_all
 from windvane.lab.report.report import write_report
 from windvane.lab.results.folder import FolderError, slugs
-from windvane.lab.results.results import Entry, Results
+from windvane.lab.results.leaderboard import LeaderboardRow, leaderboard
+from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.results.summary import Difference, paired
 from windvane.lab.studies import paper
-from windvane.lab.studies.tuned_benchmark import read_benchmark
+from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
+from windvane.lab.studies.streams_benchmark import explain_streams
+from windvane.lab.studies.tuned_benchmark import explain_leaderboard, read_benchmark
 from windvane.lab.studies.tuning import AXES, SweepGrid, read_sweep
 
+if TYPE_CHECKING:
+    from windvane.lab.run.workers import CellError
+
+Plan = dict[str, Callable[[], Figure]]
+"""Figures by the name of their files, each described when its turn comes."""
+FilesDrawn = Callable[[int, int], None]
+"""Called with the number of files written so far and of all files."""
+Page = dict[str, Any]
+"""What :func:`write_report` is given."""
+Presented = tuple[list[LeaderboardRow], list[Path]]
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
-
-
-def present_all(results: Results, *, progress: FilesDrawn | None = None) -> list[Path]:
-    """What suits the experiment: the paper's figures, the benchmark's leaderboard, a heat map for a sweep."""
-    if results.recipe.get("name") == "paper":
-        return present_paper(results, progress=progress)
-    benchmark = read_benchmark(results)
-    plan, write_page = _plan(results), partial(_write_page, results)
-    if benchmark is not None:
-        _, more, write_page = plan_benchmark(benchmark)
-        plan |= more
-    policies = results.manifest["policies"]
-    if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
-        for world, end in _ends(results.entries).items():
-            plan[f"tuning{end}"] = _plan_tuned(read_sweep(results, world))
-    return draw_all(plan, results.folder / "figures", write_page, progress)
-
-
-def _ends(several: Iterable[Entry] | Iterable[Difference]) -> dict[str, str]:
-    """How the names of an environment's figures end: not at all if it is alone."""
-    worlds = dict.fromkeys(one.environment for one in several)
-    return {world: f"-{name}" if len(worlds) > 1 else "" for world, name in slugs(worlds).items()}
 
 
 def present(
@@ -56,84 +45,70 @@ def present(
     heading: str = "",
     notes: Mapping[str, Sequence[str]] | None = None,
     turning: tuple[float, float] | None = None,
-    published: Mapping[str, paper.Published] | None = None,
+    published: PublishedCurves | None = None,
     page: bool = True,
     progress: FilesDrawn | None = None,
 ) -> list[Path]:
-    """Draw every environment and, if ``page``, write the report; returns the files written.
+    """Draw what suits the experiment and, if ``page``, write the report; returns the files written.
 
-    ``progress`` is called with the number of files drawn so far and of all files.
+    Every environment is drawn: the paper's beside the published result, a sweep with a heat map, a benchmark with its
+    leaderboard. ``heading``, ``notes``, ``turning`` and ``published`` are those of
+    :func:`~windvane.lab.report.report.write_report`. ``progress`` is called with the number of files drawn so far and
+    of all files.
     """
-    plan = _plan(results, turning=turning, published=published)
-    write_page = partial(_write_page, results, heading, notes=notes, turning=turning, published=published)
-    return draw_all(plan, results.folder / "figures", write_page if page else None, progress)
-
-
-def _plan(
-    results: Results,
-    turning: tuple[float, float] | None = None,
-    published: Mapping[str, paper.Published] | None = None,
-) -> Plan:
-    """The figures of every environment."""
     if not results.entries:
         raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
-    plan: Plan = {}
-    ends = _ends(results.entries)
-    for name, entries in by_environment(results.entries).items():
-        end, title = ends[name], name if ends[name] else ""
-        plan[f"regret{end}"] = partial(over_time_figure, entries, title=title, turning=turning, published=published)
-        if shown := _projected(entries):
-            assert shown.path is not None  # said by _projected
-            plan[f"projection{end}"] = partial(projection_figure, shown.path, title=shown.label)
-        for entry, slug in zip(entries, slugs(entry.label for entry in entries).values(), strict=True):
-            if entry.diagnostics:
-                plan[f"diagnostics{end}-{slug}"] = partial(diagnostics_figure, entry)
-    return plan
-
-
-def _write_page(results: Results, heading: str = "", **settings: Any) -> Path:
-    return write_report(
-        results,
-        results.folder / "report.html",
-        heading=heading or results.manifest["title"] or results.folder.resolve().name,
-        comparison_rows=paired(results.entries) if results.complete else None,
-        **settings,
-    )
-
-
-def _projected(entries: Sequence[Entry]) -> Entry | None:
-    """The entry whose projection is worth a figure: one that has any, BVD-GLM-UCB before the others."""
-    able = [e for e in entries if e.path is not None and e.stages[0, 1] == e.stages[0, 1]]
-    return next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
-
-
-def present_paper(results: Results, *, progress: FilesDrawn | None = None) -> list[Path]:
-    """Write the paper's figures and report, beside the published result. The recipe of ``results`` has the settings."""
-    horizon = results.manifest["horizon"]
-    notes = {
-        "Where this differs from the published result": paper.describe_differences(results.entries),
-        "Readings assumed where the paper is silent": paper.list_readings(
-            results.recipe["arms"], results.recipe["bonus_scale"]
-        ),
+    given: Page = {"heading": heading, "notes": notes, "turning": turning, "published": published}
+    content: Page = {
+        "results": results,
+        "heading": results.manifest["title"] or results.folder.resolve().name,
+        "differences": paired(results.entries) if results.complete else [],
     }
-    return present(
-        results,
-        heading="BVD-GLM-UCB and its rivals while the world turns",
-        notes=notes,
-        turning=paper.turning_period(horizon),
-        published=paper.published_curves() if horizon == paper.HORIZON else None,
-        progress=progress,
-    )
+    plan: Plan = {}
+    if results.recipe.get("name") == "paper":
+        content |= _describe_paper(results)
+    elif benchmark := read_benchmark(results):
+        _, plan, content = _plan_benchmark(benchmark)
+    content |= {name: value for name, value in given.items() if value}
+    plan = _plan_environments(results, content.get("turning"), content.get("published")) | plan
+    policies = results.manifest["policies"]
+    if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
+        for name, end in _file_ends(results.entries).items():
+            plan[f"tuning{end}"] = partial(tuning_figure, read_sweep(results, name))
+    return _draw_all(plan, results.folder, content if page else None, progress)
 
 
-def draw_tuned(found: SweepGrid, folder: Path, end: str = "") -> list[Path]:
-    """The heat map (or curve) of a sweep."""
-    return draw_all({f"tuning{end}": _plan_tuned(found)}, folder / "figures")
+def present_benchmark(results: Results, *, confidence: float = 0.95, progress: FilesDrawn | None = None) -> Presented:
+    """Write the figures and the report of a benchmark. The oracle, which has no regret, is not drawn."""
+    standings, plan, page = _plan_benchmark(results, confidence)
+    return standings, _draw_all(plan, results.folder, page, progress)
 
 
-def _plan_tuned(found: SweepGrid) -> partial[Figure]:
-    title, grid = f"{found.policy} in {found.environment}", (found.gammas, found.scales, found.mean, found.se)
-    return partial(tuning_figure, *grid, best=found.best, close=found.close, title=title)
+def present_streams(
+    results: Results,
+    failures: Sequence[CellError] = (),
+    *,
+    confidence: float = 0.95,
+    progress: FilesDrawn | None = None,
+) -> Presented:
+    """Write the figures (mean reward over time, leaderboard) and the report of the labelled data streams."""
+    best_first = sorted(results.entries, key=lambda entry: float(entry.final.mean()))
+    names = dict.fromkeys(entry.environment for entry in results.entries)
+    drawn = {name: [entry for entry in best_first if entry.environment == name] for name in names}
+    plan: Plan = {}
+    for name, slug in slugs(drawn).items():
+        named, others = _split(drawn[name])
+        plan[f"mean-reward-{slug}"] = partial(over_time_figure, named, MEAN_REWARD, title=name, others=others)
+    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
+    entries = [entry for entries in drawn.values() for entry in entries]
+    notes = explain_streams(failures)
+    more, page = _plan_leaderboard(results, standings, entries, notes, confidence, labelled=True)
+    return standings, _draw_all(plan | more, results.folder, page, progress)
+
+
+def draw_tuned(grid: SweepGrid, folder: Path) -> list[Path]:
+    """Return the heat map (or curve) of a sweep."""
+    return save(tuning_figure(grid), folder / "figures", "tuning")
 
 
 def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:
@@ -143,7 +118,96 @@ def draw_differences(differences: Sequence[Difference], folder: Path, confidence
     except OSError as error:
         raise FolderError(folder, "unwritable", f"cannot be made a folder ({error.strerror})") from None
     written = []
-    for name, end in _ends(differences).items():
+    for name, end in _file_ends(differences).items():
         here = [d for d in differences if d.environment == name]
         written += save(difference_figure(here, title=name, confidence=confidence), folder, f"differences{end}")
     return written
+
+
+def _draw_all(plan: Plan, folder: Path, page: Page | None, progress: FilesDrawn | None) -> list[Path]:
+    """Draw the figures, then write the page; returns the files written."""
+    written: list[Path] = []
+    for files in _draw_each(plan, folder, page):
+        written += files
+        if progress is not None:
+            progress(len(written), len(KINDS) * len(plan) + (page is not None))
+    return written
+
+
+def _draw_each(plan: Plan, folder: Path, page: Page | None) -> Iterator[list[Path]]:
+    for name, describe in plan.items():
+        yield save(describe(), folder / "figures", name)
+    if page is not None:
+        yield [write_report(target=folder / "report.html", **page)]
+
+
+def _describe_paper(results: Results) -> Page:
+    """Return the paper's report, beside the published result. The recipe of ``results`` has the settings."""
+    horizon, recipe = results.manifest["horizon"], results.recipe
+    return {
+        "heading": "BVD-GLM-UCB and its rivals while the world turns",
+        "notes": {
+            "Where this differs from the published result": paper.describe_differences(results.entries),
+            "Readings assumed where the paper is silent": paper.list_readings(recipe["arms"], recipe["bonus_scale"]),
+        },
+        "turning": paper.turning_period(horizon),
+        "published": paper.published_curves() if horizon == paper.HORIZON else None,
+    }
+
+
+def _plan_environments(
+    results: Results, turning: tuple[float, float] | None, published: PublishedCurves | None
+) -> Plan:
+    """Return the figures of every environment."""
+    plan: Plan = {}
+    ends = _file_ends(results.entries)
+    for name, entries in group_by_environment(results.entries).items():
+        end = ends[name]
+        title = name if end else ""
+        plan[f"regret{end}"] = partial(over_time_figure, entries, title=title, turning=turning, published=published)
+        able = [e for e in entries if e.path is not None and e.stages[0, 1] == e.stages[0, 1]]  # those that project
+        shown = next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
+        if shown is not None and shown.path is not None:
+            plan[f"projection{end}"] = partial(projection_figure, shown.path, title=shown.label)
+        for entry, slug in zip(entries, slugs(entry.label for entry in entries).values(), strict=True):
+            if entry.diagnostics:
+                plan[f"diagnostics{end}-{slug}"] = partial(diagnostics_figure, entry)
+    return plan
+
+
+def _plan_benchmark(results: Results, confidence: float = 0.95) -> tuple[list[LeaderboardRow], Plan, Page]:
+    """Return the leaderboard of a benchmark, its figure, and its report."""
+    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
+    ranked = {standing.label for standing in standings}
+    entries = [entry for entry in results.entries if entry.label in ranked]
+    return standings, *_plan_leaderboard(results, standings, entries, explain_leaderboard(results), confidence)
+
+
+def _plan_leaderboard(
+    results: Results,
+    standings: Sequence[LeaderboardRow],
+    entries: Iterable[Entry],
+    notes: Mapping[str, Sequence[str]],
+    confidence: float,
+    *,
+    labelled: bool = False,
+) -> tuple[Plan, Page]:
+    """Return the figure of a leaderboard, and the report about these entries, without their paths."""
+    shown = replace(results, entries=[replace(entry, path=None) for entry in entries])
+    ranking: Page = {"standings": standings, "confidence": confidence, "labelled": labelled}
+    page = {"results": shown, "heading": results.manifest["title"], "notes": notes, **ranking}
+    return {"leaderboard": partial(leaderboard_figure, **ranking)}, page
+
+
+def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Split entries into those that the figure names (the best policies and the references) and the others."""
+    references = [entry.label for entry in entries if entry.label in REFERENCES]
+    ranked = [entry.label for entry in entries if entry.label not in references]
+    named = {*ranked[: MOST_BANDS - len(references)], *references}
+    return [e for e in entries if e.label in named], [e for e in entries if e.label not in named]
+
+
+def _file_ends(several: Iterable[Entry] | Iterable[Difference]) -> dict[str, str]:
+    """How the names of an environment's figures end: not at all if it is alone."""
+    names = slugs(dict.fromkeys(one.environment for one in several))
+    return {name: f"-{slug}" if len(names) > 1 else "" for name, slug in names.items()}

@@ -1,7 +1,8 @@
 """One self-contained page about an experiment: charts to explore, tables, how to read them, and how it was run.
 
 The page needs no network: plotly.js is inside it, and its content security policy allows its own two scripts, by their
-hashes, and nothing else. So text from a spec cannot run, even if it got past the escaping.
+hashes, and nothing else. So text from a spec cannot run, even if it got past the escaping. Its texts and tables are in
+the templates in ``page/``; this module gives them the results and the charts.
 """
 
 from __future__ import annotations
@@ -12,39 +13,34 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 import numpy as np
 
 from windvane._files import write_atomically
-from windvane.lab.figures import curves, plotly_renderer
-from windvane.lab.figures.curves import MEAN_REWARD, REGRET, Measure, PublishedCurves
+from windvane.lab.figures.comparison_figures import difference_figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
-from windvane.lab.figures.difference_figure import difference_figure
-from windvane.lab.figures.over_time_figure import over_time_figure
+from windvane.lab.figures.over_time_figure import (
+    MEAN_REWARD,
+    REGRET,
+    PublishedCurves,
+    over_time_figure,
+    published_final,
+)
+from windvane.lab.figures.plotly_renderer import render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
-from windvane.lab.report import report_tables
-from windvane.lab.report.report_tables import Listing
+from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import row_of, told_text
+from windvane.lab.studies.streams_benchmark import recent_accuracy
 
 if TYPE_CHECKING:
-    from windvane.lab.results.results import Entry, Results
+    from windvane.lab.results.leaderboard import LeaderboardRow
+    from windvane.lab.results.results import Results
     from windvane.lab.results.summary import Difference
 
-Turning = tuple[float, float] | Mapping[str, tuple[float, float]]
-NAMED = 5  # curves that the text alternative of a chart names
-LEADERS = 4  # environments whose best policy the first lines name
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("windvane.lab.report", "page"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-TEMPLATES.globals |= {"count": report_tables.count_text, "sort_key": report_tables.sort_key}
-TEMPLATES.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+UNKNOWN = "–"
 
 
 def write_report(
@@ -54,42 +50,57 @@ def write_report(
     heading: str,
     notes: Mapping[str, Sequence[str]] | None = None,
     published: PublishedCurves | None = None,
-    turning: Turning | None = None,
-    comparison_rows: Sequence[Difference] | None = None,
-    listings: Sequence[Listing] = (),
+    turning: tuple[float, float] | None = None,
+    differences: Sequence[Difference] = (),
+    standings: Sequence[LeaderboardRow] = (),
+    confidence: float = 0.95,
     labelled: bool = False,
 ) -> Path:
     """Write the page to ``target``, in one step.
 
     ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, drawn in every
-    environment. ``turning``: first and last round of the drift, for all environments or by name.
-    ``comparison_rows``: paired differences to show. ``listings``: more tables, which come first. ``labelled``: all
-    environments are labelled data streams; the page is about how often policies are right, and listings are its tables.
+    environment. ``turning``: first and last round of the drift. ``differences``: paired differences to show.
+    ``standings``: a leaderboard, which comes first, with intervals at this ``confidence``. ``labelled``: all
+    environments are labelled data streams, and the page is about how often policies are right.
     """
     target, entries = Path(target), results.entries
-    environments = curves.by_environment(entries)
     measure = MEAN_REWARD if labelled else REGRET
-    charts: dict[str, Any] = {}
-    scripts = [_plotly(), _read("report.js")]
+    environments, charts = [], {}
+    for i, (name, group) in enumerate(group_by_environment(entries).items()):
+        key = f"{measure.name.replace(' ', '-')}-{i}"
+        (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
+        recent = [float(recent_accuracy(entry).mean()) for entry in group] if labelled else [math.nan] * len(group)
+        finals = [published_final(entry, published) for entry in group]
+        rows = list(zip(map(row_of, group), recent, finals, strict=True))
+        environments.append({"key": key, "name": name, "horizon": group[0].horizon, "rows": rows})
+    if differences:
+        (charts["differences"],) = render(difference_figure(differences))
+        layout = charts["differences"]["layout"]
+        layout["height"] = 120 + 34 * len(differences)
+        layout["xaxis"]["title"]["text"] = "Left of 0 is better"  # the caption says the rest, on narrow screens too
+    paths = [entry.path for entry in entries if entry.path is not None]
+    projecting = [i for i, path in enumerate(paths) if not np.isnan(path.theta_tilde).all()]
+    checked = [entry for entry in entries if entry.diagnostics]
+    charts["projection"] = {"options": [render(projection_figure(path)) for path in paths]}
+    charts["diagnostics"] = {"options": [render(diagnostics_figure(entry)) for entry in checked]}
+    scripts = [_read_plotly(), _read("report.js")]
     page = TEMPLATES.get_template("report.html").render(
         security_policy=_security_policy(scripts),
         style=_read("report.css"),
         scripts=scripts,
         heading=tidy(heading, 200),
         results=results,
-        labels={entry.label for entry in entries},
-        runs=max((len(entry.lanes) for entry in entries), default=0),
-        leaders=_leaders(environments, measure) if labelled or len(environments) <= LEADERS else [],
-        labelled=labelled,
-        listings=listings,
         measure=measure,
-        curves=_over_time(environments, measure, published, turning, charts),
-        tables=[] if labelled else [report_tables.results_table(*group, published) for group in environments.items()],
+        environments=environments,
+        labelled=labelled,
+        standings=standings,
+        confidence=confidence,
+        turning=turning,
         notes=notes or {},
-        differences=_differences(comparison_rows, charts),
-        projection=_projection([entry for entry in entries if entry.path is not None], charts),
-        diagnostics=_diagnostics([entry for entry in entries if entry.diagnostics], charts),
-        facts=_facts(results),
+        differences=differences,
+        projection=entry_names([entry for entry in entries if entry.path is not None]),
+        shown_projection=max(projecting, default=0),
+        diagnostics=entry_names(checked),
         charts=charts,
     )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +112,7 @@ def _read(name: str) -> str:
     return resources.files("windvane.lab.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
+def _read_plotly() -> str:
     """plotly.js, so that no part of it ends the script element, and as a browser's parser would leave it."""
     from plotly.offline import get_plotlyjs
 
@@ -115,90 +126,43 @@ def _security_policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 
 
-# --- sections ------------------------------------------------------------------------------------------------------
+# --- how the page writes numbers, and its templates --------------------------------------------------------------
 
 
-def _leaders(environments: Mapping[str, Sequence[Entry]], measure: Measure) -> list[tuple[str, int, str, str]]:
-    """Environment, horizon, best policy and its value, where there is more than one policy to choose from."""
-    leaders = []
-    for name, entries in environments.items():
-        rows = [(row_of(entry), entry) for entry in entries if np.isfinite(entry.final.mean())]
-        if len(rows) > 1:
-            row, best = min(rows, key=lambda pair: pair[0].mean)
-            share = report_tables.share_text(float(curves.mean_reward(best).mean[-1]))
-            value = report_tables.with_error(row.mean, row.se) if measure is REGRET else share
-            leaders.append((name, best.horizon, best.label, value))
-    return leaders
+def amount_text(value: float) -> str:
+    """Four digits, at most three of them decimals."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    size = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(3 - size, 0), 3)}f}"
 
 
-def _over_time(
-    environments: Mapping[str, Sequence[Entry]],
-    measure: Measure,
-    published: PublishedCurves | None,
-    turning: Turning | None,
-    charts: dict[str, Any],
-) -> list[dict[str, Any]]:
-    """What the template needs for each environment's curves; the charts themselves go to ``charts``."""
-    result = []
-    for i, (name, entries) in enumerate(environments.items()):
-        period = turning.get(name) if isinstance(turning, Mapping) else turning
-        figure = over_time_figure(entries, measure, turning=period, published=published)
-        key = f"{measure.name.replace(' ', '-')}-{i}"
-        (charts[key],) = plotly_renderer.render(figure)
-        is_dashed = bool(figure.panels[0].marks_with("published"))
-        runs = max(len(entry.lanes) for entry in entries)
-        spoken = _speak(entries, measure)
-        result.append({"key": key, "name": name, "runs": runs, "spoken": spoken, "shaded": period, "dashed": is_dashed})
-    return result
+def with_error(value: float, error: float) -> str:
+    """As many digits as the error supports: two of its own."""
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return amount_text(value)
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 4)
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
 
 
-def _speak(entries: Sequence[Entry], measure: Measure) -> str:
-    """The chart in words, for those who cannot see it: the best policies first."""
-    best_first = sorted(entries, key=lambda entry: float(entry.final.mean()))
-    values = [(entry.label, float(measure.curve(entry).mean[-1])) for entry in best_first[:NAMED]]
-    ends = [f"{label} ends at {value:{measure.form}}" for label, value in values if math.isfinite(value)]
-    more = [f"and {len(entries) - NAMED:,} more"] * (len(entries) > NAMED)
-    what = "mean cumulative regret" if measure is REGRET else measure.name
-    return f"Line chart of {what} over {entries[0].horizon:,} rounds: {', '.join([*ends, *more])}."
+def share_text(value: float) -> str:
+    """Return a share as a percentage."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    text = f"{100 * value:.1f} %" if value == 0 or value >= 0.0005 else "< 0.1 %"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _differences(rows: Sequence[Difference] | None, charts: dict[str, Any]) -> Listing | None:
-    if not rows:
-        return None
-    (charts["differences"],) = plotly_renderer.render(difference_figure(rows))
-    layout = charts["differences"]["layout"]
-    layout["height"] = 120 + 34 * len(rows)
-    layout["xaxis"]["title"]["text"] = "Left of 0 is better"  # the caption says the rest, on narrow screens too
-    return report_tables.differences_table(rows)
-
-
-def _projection(entries: Sequence[Entry], charts: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The policies to choose from, and whether each is the one shown first: the last that projects."""
-    paths = [entry.path for entry in entries if entry.path is not None]
-    charts["projection"] = {"options": [plotly_renderer.render(projection_figure(path)) for path in paths]}
-    projecting = [i for i, path in enumerate(paths) if not np.isnan(path.theta_tilde).all()]
-    first = projecting[-1] if projecting else 0
-    return [(name, i == first) for i, name in enumerate(entry_names(entries))]
-
-
-def _diagnostics(entries: Sequence[Entry], charts: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The policies to choose from, and whether each is the one shown first: the last."""
-    charts["diagnostics"] = {"options": [plotly_renderer.render(diagnostics_figure(entry)) for entry in entries]}
-    return [(name, i == len(entries) - 1) for i, name in enumerate(entry_names(entries))]
-
-
-def _facts(results: Results) -> dict[str, Any]:
-    manifest = results.manifest
-    told = {entry.label: told_text(entry.told) for entry in results.entries if entry.told}
-    facts = {
-        "Experiment": manifest.get("title"),
-        "Runs": manifest.get("runs"),
-        "Rounds": manifest.get("horizon"),
-        "Seed": manifest.get("seed"),
-        "Begun": manifest.get("begun"),
-        "Finished parts": f"{results.finished:,} of {results.total:,}",
-        "Told the exact drift": "; ".join(f"{label} ({truths})" for label, truths in told.items()),
-        "Versions": ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items()),
-        "Fingerprint of the spec": manifest.get("fingerprint"),
-    }
-    return {name: value for name, value in facts.items() if value not in (None, "")}
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("windvane.lab.report", "page"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.globals |= {
+    function.__name__: function for function in (format, told_text, amount_text, with_error, share_text)
+}
+TEMPLATES.globals["nan"] = math.nan
+TEMPLATES.tests["finite"] = math.isfinite
+TEMPLATES.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}

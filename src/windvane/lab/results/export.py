@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from windvane._files import open_atomically
 from windvane.arguments import check_choice
+from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.stored_tables import fit_schema, unify_schemas
 
@@ -51,15 +50,22 @@ def export(results: Results, path: str | PathLike[str], table: str = "runs") -> 
     """
     path = Path(path)
     ending = check_choice("path", path.suffix.lower(), FORMATS)
-    is_csv = ending == ".csv"
-    write = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}.get(ending, _write_lines)
+    if path.resolve().is_relative_to(results.folder.resolve()):
+        raise ArgumentError("path", str(path), f"outside of {results.folder}, which holds the results themselves")
     # Cells can differ in their columns, so all of them are read once for the schema before anything is written.
-    widths = _measure_lists(results.iterate_tables(table)) if is_csv else {}
+    widths = _measure_lists(results.iterate_tables(table)) if ending == ".csv" else {}
     schema = unify_schemas(_flatten(part, widths).schema for part in results.iterate_tables(table))
     parts = (fit_schema(_flatten(part, widths), schema) for part in results.iterate_tables(table))
     try:
         with open_atomically(path) as file:
-            write(file, parts, schema)
+            if ending == ".csv":
+                _write_csv(file, parts, schema)
+            elif ending == ".parquet":
+                _write_parquet(file, parts, schema)
+            elif ending == ".json":
+                _write_rows(file, parts, begin=b"[\n", between=b",\n", end=b"\n]\n")
+            else:
+                _write_rows(file, parts, begin=b"", between=b"\n", end=b"\n")
     except OSError as error:
         raise FolderError(path, "unwritable", f"cannot be written to ({error.strerror})") from None
     return path
@@ -85,13 +91,12 @@ def _flatten(table: pyarrow.Table, widths: Mapping[str, int]) -> pyarrow.Table:
 
     columns: dict[str, Any] = {}
     for name in table.column_names:
-        if name not in widths:
+        if name in widths:
+            padded = [[*(row or ()), *[None] * widths[name]] for row in table[name].to_pylist()]
+            kind = table[name].type.value_type
+            columns |= {f"{name}_{i + 1}": pa.array([row[i] for row in padded], kind) for i in range(widths[name])}
+        else:
             columns[name] = table[name]
-            continue
-        rows = table[name].to_pylist()
-        for i in range(widths[name]):
-            column = [None if row is None or i >= len(row) else row[i] for row in rows]
-            columns[f"{name}_{i + 1}"] = pa.array(column, table[name].type.value_type)
     return pa.table(columns)
 
 
@@ -116,26 +121,10 @@ def _write_parquet(file: BinaryIO, parts: Iterable[pyarrow.Table], schema: pyarr
             writer.write_table(part)
 
 
-def _write_lines(file: BinaryIO, parts: Iterable[pyarrow.Table], _schema: pyarrow.Schema) -> None:
-    for text in _read_rows(parts):
-        file.write(f"{text}\n".encode())
+def _write_rows(file: BinaryIO, parts: Iterable[pyarrow.Table], *, begin: bytes, between: bytes, end: bytes) -> None:
+    """Write each row as a JSON object, with null in place of NaN and infinities, which JSON does not have."""
+    from pydantic_core import to_json
 
-
-def _write_json(file: BinaryIO, parts: Iterable[pyarrow.Table], _schema: pyarrow.Schema) -> None:
-    for number, text in enumerate(_read_rows(parts)):
-        file.write(f"{',' if number else '['}\n{text}".encode())
-    file.write(b"\n]\n")
-
-
-def _read_rows(parts: Iterable[pyarrow.Table]) -> Iterator[str]:
-    """Yield each row as a JSON object."""
-    return (json.dumps(_replace_non_finite(row), ensure_ascii=False) for part in parts for row in part.to_pylist())
-
-
-def _replace_non_finite(value: Any) -> Any:
-    """Return ``value`` with null in place of NaN and infinities, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _replace_non_finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_non_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    for number, row in enumerate(row for part in parts for row in part.to_pylist()):
+        file.write((between if number else begin) + to_json(row, inf_nan_mode="null"))
+    file.write(end)

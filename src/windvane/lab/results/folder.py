@@ -12,12 +12,16 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windvane.errors import ArgumentError, WindvaneError
-from windvane.lab.run.cells import Cell
+from windvane.lab.run.cells import Cell, list_cells
+from windvane.lab.run.versions import list_versions
+
+if TYPE_CHECKING:
+    from windvane.lab.spec.experiment_spec import Spec
 
 FORMAT = 2
 TABLES = ("curves", "runs", "paths")
@@ -72,16 +76,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     again = "start over with --restart, or name another folder"
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            problem = f"has format {manifest['format']!s:.20}, and this version of windvane reads format {FORMAT}"
-            raise FolderError(path, "format", f"{problem}; {again}")
-        is_sound = _is_sound(manifest)
-    except FolderError:
-        raise
+        is_readable = manifest["format"] == FORMAT
+        is_sound = not is_readable or _is_sound(manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_sound = False
     if not is_sound:
         raise FolderError(path, "damaged", f"is damaged; {again}")
+    if not is_readable:
+        problem = f"has format {manifest['format']!s:.20}, but this version of windvane reads format {FORMAT}"
+        raise FolderError(path, "format", f"{problem}; {again}")
     return manifest
 
 
@@ -99,6 +102,22 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
         and isinstance(manifest["versions"], dict)
         and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
     )
+
+
+def describe_experiment(spec: Spec) -> dict[str, Any]:
+    """Return the part of the manifest that follows from the spec and the versions."""
+    policies = [
+        {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())} for policy in spec.policies
+    ]
+    return {
+        "format": FORMAT,
+        "fingerprint": spec.fingerprint(),
+        **{size: getattr(spec, size) for size in ("seed", "runs", "horizon")},
+        "environments": [environment.name for environment in spec.environments],
+        "policies": policies,
+        "cells": [list(astuple(cell)) for cell in list_cells(spec)],
+        "versions": list_versions(spec),
+    }
 
 
 def experiment_id(manifest: dict[str, Any]) -> str:

@@ -20,7 +20,6 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +28,11 @@ import filelock
 from windvane._files import write_atomically
 from windvane.errors import WindvaneError, format_value
 from windvane.lab.results.folder import (
-    FORMAT,
     TABLES,
     FolderError,
     Recipe,
     check_recipe,
+    describe_experiment,
     experiment_id,
     read_cell,
     read_manifest,
@@ -41,15 +40,17 @@ from windvane.lab.results.folder import (
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import parquet_bytes, tables
-from windvane.lab.run.versions import versions
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
 
 FIGURES = ("regret", "projection", "diagnostics", "tuning", "leaderboard")  # how the names of figures begin
-_CELL = re.compile(r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)")
-_CELL_FOLDERS = ("cells", *TABLES, "lanes")  # format 1 had "lanes" in place of "runs"
-_FIGURE = re.compile(rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)")
+_CELL = r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)"
+_WRITTEN = {  # patterns of the files that an experiment wrote, by folder; the manifest is not among them
+    ".": r"report\.html|spec\.toml|leaderboard\.json",
+    **dict.fromkeys(("cells", *TABLES, "lanes"), _CELL),  # format 1 had "lanes" in place of "runs"
+    "figures": rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)",
+}
 
 
 class FolderWriteError(WindvaneError, RuntimeError):
@@ -60,8 +61,9 @@ class FolderWriter:
     """Writes one experiment into one folder."""
 
     def __init__(self, folder: Path, spec: Spec) -> None:
-        self.folder, self.spec = folder, spec
-        self.cells = list_cells(spec)
+        self.folder, self.spec, self.cells = folder, spec, list_cells(spec)
+        self._core = describe_experiment(spec)
+        self._experiment = experiment_id(self._core)  # computed once: every note carries it
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -91,14 +93,15 @@ class FolderWriter:
         ``recipe`` replaces the one in the manifest of a continued experiment, unless it is None.
         """
         path, spec = self.folder / "manifest.json", self.folder / "spec.toml"
-        content, manifest = self.spec.to_toml().encode(), self._new_manifest(command, check_recipe(recipe))
+        content, own = self.spec.to_toml().encode(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
+        manifest = {**self._core, **own, "command": command, **_now("begun")}
         is_new, stored = not path.exists(), None
         if is_new:
             foreign = sorted(p.name for p in self.folder.iterdir() if not _is_ours(p))
             if not foreign and spec.exists() and spec.read_bytes() != content:
                 foreign = [spec.name]
             if foreign:
-                problem = f"holds no experiment, but {format_value(foreign[0])}; name another folder"
+                problem = f"holds other files, such as {format_value(foreign[0])}; choose another folder"
                 raise FolderError(self.folder, "other_content", problem)
         elif not restart:
             stored = read_manifest(self.folder)
@@ -108,69 +111,40 @@ class FolderWriter:
             for name in (*TABLES, "cells"):
                 (self.folder / name).mkdir(exist_ok=True)
         except OSError as error:
-            problem = f"cannot be made a folder ({error.strerror})"
+            problem = f"cannot be created as a folder ({error.strerror})"
             raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not is_new, notes=is_new)
-        if stored is None:
+        if stored is None or not spec.exists() or spec.read_bytes() != content:  # a killed restart may have replaced it
             write_atomically(spec, content)
         if manifest != stored:
             write_atomically(path, _json(manifest))
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
-        """Remove temporary files of a killed run; with ``notes``, notes that belong to no manifest; with
-        ``everything``, all that an experiment wrote here but its manifest. Nothing else, and nothing behind a link.
+        """Remove temporary files of a killed run, and nothing else; follow no links.
+
+        With ``notes``, also remove notes that belong to no manifest; with ``everything``, also all that an experiment
+        wrote here but its manifest.
         """
-        for name in (".", *_CELL_FOLDERS, "figures"):
+        for name, pattern in _WRITTEN.items():
             inside = self.folder / name
             if (name != "." and inside.is_symlink()) or not inside.is_dir():
                 continue
             for path in sorted(inside.iterdir()):
-                is_cell = name in _CELL_FOLDERS and _CELL.fullmatch(path.name)
-                is_figure = name == "figures" and _FIGURE.fullmatch(path.name)
-                is_page = name == "." and path.name in ("report.html", "spec.toml", "leaderboard.json")
                 is_temporary = name != "figures" and path.name.startswith(".") and path.suffix == ".part"
-                is_stale = (everything and (is_cell or is_figure or is_page)) or (notes and is_cell and name == "cells")
+                is_stale = (everything or (notes and name == "cells")) and re.fullmatch(pattern, path.name)
                 if (is_temporary or is_stale) and (path.is_file() or path.is_symlink()):
                     path.unlink()
 
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
         if manifest["fingerprint"] != self._core["fingerprint"]:
-            raise FolderError(self.folder, "other_experiment", f"holds another experiment; {again}")
+            raise FolderError(self.folder, "other_experiment", f"holds a different experiment; {again}")
         now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
         if experiment_id(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
-
-    def _new_manifest(self, command: str, recipe: dict[str, Any] | None) -> dict[str, Any]:
-        return {**self._core, "title": self.spec.title, "recipe": recipe, "command": command, **_now("begun")}
-
-    @cached_property
-    def _core(self) -> dict[str, Any]:
-        """The part of the manifest that follows from the spec and the versions."""
-        spec = self.spec
-        policies = [
-            {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())}
-            for policy in spec.policies
-        ]
-        return {
-            "format": FORMAT,
-            "fingerprint": spec.fingerprint(),
-            "seed": spec.seed,
-            "runs": spec.runs,
-            "horizon": spec.horizon,
-            "environments": [environment.name for environment in spec.environments],
-            "policies": policies,
-            "cells": [[cell.environment, cell.policy, cell.first, cell.last] for cell in self.cells],
-            "versions": versions(),
-        }
-
-    @cached_property
-    def _experiment(self) -> str:
-        """Computed once: it covers the list of all cells, and every note carries it."""
-        return experiment_id(self._core)
 
     def read_finished(self) -> set[Cell]:
         """Return the cells whose files are all there and whole."""

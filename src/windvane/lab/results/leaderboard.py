@@ -10,7 +10,7 @@ Ratios are used because regrets of different environments have no common scale.
 Intervals are bootstrap intervals over runs. Run i of all policies and environments shares its random numbers, so a
 resample draws whole runs, the same for all of them, and recomputes means and scores relative to the policy that was the
 best of its environment in the actual runs. The quantiles are widened as Student's t and n/(n - 1) require (Hesterberg
-2015, "expanded percentile intervals"). The best of many policies is chosen by the runs that judge it, which makes it
+2015, "expanded percentile intervals"). The best policy is chosen on the same runs that evaluate it, which makes it
 look better and all ratios a little too large; the intervals do not correct that.
 """
 
@@ -83,32 +83,24 @@ def leaderboard(
     >>> leaderboard(results.entries, references=["UniformRandom"])[0].label      # doctest: +SKIP
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
-    groups = group_by_environment(entries)
-    groups = {name: [entry for entry in group if entry.label != oracle] for name, group in groups.items()}
+    every = group_by_environment(entries)
+    groups = {name: [entry for entry in group if entry.label != oracle] for name, group in every.items()}
     final, labels = _regrets(groups)
     best = final.mean(axis=2).argmin(axis=1)
     ratios = _ratios(final.mean(axis=2, keepdims=True), best)[:, :, 0]
     low, high = _interval(final, best, level, check_whole("resamples", resamples, 1), seed)
     score = _geometric_mean(ratios)
     microseconds = np.array([[entry.microseconds for entry in group] for group in groups.values()]).mean(axis=0)
-    worst = ratios.argmax(axis=0)
-    names, rank = list(groups), 0
-    rows: list[LeaderboardRow] = []
+    rank, rows = 0, []
     for p in np.argsort(score, kind="stable"):
         rank += labels[p] not in references
-        rows.append(
-            LeaderboardRow(
-                label=labels[p],
-                rank=None if labels[p] in references else rank,
-                score=float(score[p]),
-                low=float(low[p]),
-                high=float(high[p]),
-                worst=float(ratios[worst[p], p]),
-                worst_environment=names[worst[p]],
-                microseconds=float(microseconds[p]),
-                ratios=dict(zip(names, ratios[:, p].tolist(), strict=True)),
-            )
-        )
+        by_name, worst = dict(zip(groups, ratios[:, p].tolist(), strict=True)), list(groups)[ratios[:, p].argmax()]
+        row = LeaderboardRow(
+            label=labels[p], rank=None if labels[p] in references else rank, score=float(score[p]), low=float(low[p]),
+            high=float(high[p]), worst=by_name[worst], worst_environment=worst, microseconds=float(microseconds[p]),
+            ratios=by_name,
+        )  # fmt: skip
+        rows.append(row)
     return rows
 
 
@@ -117,16 +109,15 @@ def _regrets(groups: dict[str, list[Entry]]) -> tuple[Array, list[str]]:
     if not groups or not all(groups.values()):
         expected = "at least one policy besides the oracle in every environment"
         raise ArgumentError("entries", list(groups), expected, got="none")
-    first = next(iter(groups.values()))
-    labels = [entry.label for entry in first]
+    first, *others = next(iter(groups.values()))
+    labels = [entry.label for entry in (first, *others)]
     for name, group in groups.items():
-        if [entry.label for entry in group] != labels:
-            expected, got = f"the same policies in every environment as in {first[0].environment}", "others"
-            raise ArgumentError("entries", [entry.label for entry in group], expected, got=got, where=name)
-        for entry in group:
-            if not np.array_equal(entry.lanes, first[0].lanes):
-                expected, got = f"of the same runs as {labels[0]}", f"other runs of {entry.label}"
-                raise ArgumentError("entries", entry.lanes, expected, got=got, where=name)
+        if (found := [entry.label for entry in group]) != labels:
+            expected = f"the same policies in every environment as in {first.environment}"
+            raise ArgumentError("entries", found, expected, got="others", where=name)
+        if different := [entry for entry in group if not np.array_equal(entry.lanes, first.lanes)]:
+            expected, got = f"of the same runs as {labels[0]}", f"other runs of {different[0].label}"
+            raise ArgumentError("entries", different[0].lanes, expected, got=got, where=name)
     return np.array([[entry.final for entry in group] for group in groups.values()]), labels
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +16,6 @@ import numpy.typing as npt
 from windvane.arguments import Array, check_choice
 from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, experiment_id, read_cell, read_manifest
 from windvane.lab.results.stored_tables import concat_tables, parse_table, to_frame
-from windvane.lab.results.summary import SUMMARY, summary_table
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import STAGES, ThetaPath
 from windvane.lab.spec.policy_spec import label_variant
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     from windvane.lab.spec.experiment_spec import Spec
 
-# Columns of "curves" that are not diagnostics. Every stored table may also have columns "sweep_NAME".
-_CURVES = {"environment", "policy", "variant", "run", "round", "regret"}
+# Columns of "curves" that are neither names nor diagnostics. Every stored table may also have columns "sweep_NAME".
+_CURVES = {"variant", "run", "round", "regret"}
 _SWEEP = "sweep_"
 _NAMES = ("environment", "policy")
+SUMMARY = "summary"  # the name of the table that is computed, not stored
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def group_by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return groups
 
 
-@dataclass
+@dataclass(repr=False)
 class Results:
     """All finished cells of an experiment's folder.
 
@@ -88,6 +90,9 @@ class Results:
     finished: int
     total: int
     cells: tuple[FinishedCell, ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        return f"Results({str(self.folder)!r}, {len(self.entries)} entries, {self.finished} of {self.total} cells)"
 
     @property
     def complete(self) -> bool:
@@ -116,11 +121,9 @@ class Results:
         folder = Path(folder)
         manifest = read_manifest(folder)
         experiment, all_cells = experiment_id(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
-        grouped: dict[tuple[int, int], list[Cell]] = {}
-        for cell in all_cells:
-            grouped.setdefault((cell.environment, cell.policy), []).append(cell)
+        place = operator.attrgetter("environment", "policy")
         entries, finished = [], []
-        for (e, p), cells in sorted(grouped.items()):
+        for (e, p), cells in itertools.groupby(sorted(all_cells, key=place), key=place):
             read = [item for cell in cells if (item := read_cell(folder, cell, experiment)) is not None]
             if read:
                 entries += _make_entries(manifest, manifest["environments"][e], manifest["policies"][p], read)
@@ -150,6 +153,8 @@ class Results:
 
     def iterate_tables(self, name: str = "runs") -> Iterator[pyarrow.Table]:
         """Return the parts of :meth:`table`, a cell at a time, read when they are asked for."""
+        from windvane.lab.results.summary import summary_table  # which imports this module
+
         check_choice("name", name, (*TABLES, SUMMARY))
         if name == SUMMARY and self.entries:
             return iter([summary_table(self)])
@@ -179,35 +184,22 @@ def _make_entries(
     """Return the variants of one policy in one environment, from the contents of its finished cells."""
     curves, runs, paths = (_read_columns(table, [contents for _, contents in cells]) for table in TABLES)
     seconds, lane_rounds = (sum(getattr(cell, name) for cell, _ in cells) for name in ("seconds", "lane_rounds"))
-    rounds = np.unique(curves["round"])
-    R, entries = len(rounds), []
+    rounds, entries = np.unique(curves["round"]), []
     for v, variant in enumerate(policy["variants"]):
         rows = np.flatnonzero(runs["variant"] == v)  # cells are in the order of lanes, so runs ascend
         if not len(rows):
             continue
-        in_curves = curves["variant"] == v
-        diagnostics = [name for name in curves if name not in _CURVES and not name.startswith(_SWEEP)]
-        entries.append(
-            Entry(
-                environment=environment,
-                policy=policy["name"],
-                variant=variant,
-                horizon=manifest["horizon"],
-                lanes=runs["run"][rows],
-                rounds=rounds,
-                regret=curves["regret"][in_curves].reshape(-1, R),
-                reward=runs["total_reward"][rows],
-                drift=runs["drift"][rows],
-                switches=runs["switches"][rows],
-                gamma=runs["gamma"][rows],
-                outside=runs["outside"][rows],
-                stages=np.stack([runs[f"stage_{i}"][rows] for i in range(STAGES)], axis=1),
-                microseconds=1e6 * seconds / lane_rounds,
-                path=_make_path(paths, v),
-                diagnostics={name: curves[name][in_curves].reshape(-1, R) for name in diagnostics},
-                told=tuple(policy["told"]),
-            )
-        )
+        by_run: dict[str, Any] = {name: column[rows] for name, column in runs.items()}
+        by_round = {name: column[curves["variant"] == v].reshape(-1, len(rounds)) for name, column in curves.items()}
+        entry = Entry(
+            environment=environment, policy=policy["name"], variant=variant, horizon=manifest["horizon"],
+            told=tuple(policy["told"]), microseconds=1e6 * seconds / lane_rounds, path=_make_path(paths, v),
+            rounds=rounds, regret=by_round["regret"], lanes=by_run["run"], reward=by_run["total_reward"],
+            **{name: by_run[name] for name in ("drift", "switches", "gamma", "outside")},
+            stages=np.stack([by_run[f"stage_{i}"] for i in range(STAGES)], axis=1),
+            diagnostics={name: values for name, values in by_round.items() if name not in _CURVES},
+        )  # fmt: skip
+        entries.append(entry)
     return entries
 
 
@@ -215,10 +207,7 @@ def _read_columns(table: str, contents: list[dict[str, bytes]]) -> dict[str, npt
     """Return the columns of one table over the cells that have it, without names and swept values."""
     import pyarrow as pa
 
-    parts = [parse_table(files[table]) for files in contents if table in files]
-    if not parts:
-        return {}
-    whole = concat_tables(parts)
+    whole = concat_tables(parse_table(files[table]) for files in contents if table in files)
     columns = {name: whole[name] for name in whole.column_names if name not in _NAMES and not name.startswith(_SWEEP)}
     return {
         name: column.combine_chunks().flatten().to_numpy().reshape(len(whole), -1)  # vectors of one dimension

@@ -14,6 +14,7 @@ from windvane.errors import WindvaneError
 if TYPE_CHECKING:
     import pyarrow
 
+_PROMOTE = {"promote_options": "permissive"}
 FRAME_LIBRARIES = ("pandas", "polars")  # in order of preference
 
 
@@ -41,23 +42,15 @@ def unify_schemas(schemas: Iterable[pyarrow.Schema]) -> pyarrow.Schema:
     """
     import pyarrow as pa
 
-    kinds: dict[str, list[Any]] = {}
-    for schema in schemas:
-        for field in schema:
-            known = kinds.setdefault(field.name, [])
-            if field.type not in known:
-                known.append(field.type)
-    return pa.schema([(name, _unify_types(types)) for name, types in kinds.items()])
-
-
-def _unify_types(types: list[Any]) -> Any:
-    import pyarrow as pa
-
-    try:
-        several = [pa.schema([("column", kind)]) for kind in types]
-        return pa.unify_schemas(several, promote_options="permissive").field(0).type
-    except pa.ArrowException:
-        return pa.string()
+    fields: dict[str, pyarrow.Field] = {}
+    for field in (field for schema in schemas for field in schema):
+        known = fields.setdefault(field.name, field)
+        if field.type != known.type:
+            try:
+                fields[field.name] = pa.unify_schemas([pa.schema([known]), pa.schema([field])], **_PROMOTE).field(0)
+            except pa.ArrowException:
+                fields[field.name] = known.with_type(pa.string())
+    return pa.schema(fields.values())
 
 
 def fit_schema(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
@@ -88,7 +81,8 @@ def concat_tables(tables: Iterable[pyarrow.Table]) -> pyarrow.Table:
 
     parts = list(tables)
     schema = unify_schemas(part.schema for part in parts)
-    return pa.concat_tables([fit_schema(part, schema) for part in parts]).unify_dictionaries()
+    fitted = [fit_schema(part, schema) for part in parts]
+    return pa.concat_tables([schema.empty_table(), *fitted]).unify_dictionaries()
 
 
 def to_frame(table: pyarrow.Table, library: str | None = None) -> Any:

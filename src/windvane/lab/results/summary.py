@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane.arguments import Array, check_number
+from windvane.environments import LoggedPath
 from windvane.errors import ArgumentError, WindvaneError
+from windvane.lab.results.results import Entry, Results, group_by_environment
+from windvane.lab.run.result_tables import is_plain
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from windvane.lab.results.results import Entry, Results
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
 
 TOLD = {"drift": "B_T", "switches": "changes"}  # what a policy can be told, and what tables call it
-SUMMARY = "summary"  # the name of the table that is computed, not stored
 
 
 @dataclass(frozen=True)
@@ -92,18 +94,14 @@ def summary_table(results: Results) -> pyarrow.Table:
     import pyarrow as pa
 
     rows = summary_rows(results)
-    plain = [field.name for field in fields(Row) if field.name not in ("variant", "stages")]
-    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in plain[:3]}
-    for name in dict.fromkeys(name for row in rows for name in row.variant):
-        values = [row.variant.get(name) for row in rows]
-        try:
-            columns[f"sweep_{name}"] = pa.array(values)
-        except pa.ArrowException:  # values of several types
-            columns[f"sweep_{name}"] = [None if value is None else json.dumps(value) for value in values]
-    columns |= {name: [getattr(row, name) for row in rows] for name in plain[3:]}
-    columns["told"] = [told_text(row.told) for row in rows]
-    columns |= {f"stage_{i}": [row.stages[i] for row in rows] for i in range(len(rows[0].stages))}
-    return pa.table(columns)
+    columns: dict[str, Any] = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Row)}
+    columns |= {"told": [told_text(row.told) for row in rows]}
+    variants, stages = columns.pop("variant"), columns.pop("stages")
+    for name in dict.fromkeys(name for variant in variants for name in variant):
+        values = [variant.get(name) for variant in variants]
+        is_column = is_plain(value for value in values if value is not None)
+        columns[f"sweep_{name}"] = values if is_column else [v if v is None else json.dumps(v) for v in values]
+    return pa.table(columns | {f"stage_{i}": share for i, share in enumerate(zip(*stages, strict=True))})
 
 
 def told_text(told: Sequence[str]) -> str:
@@ -115,22 +113,11 @@ def row_of(entry: Entry) -> Row:
     """Return the row of one entry."""
     se, sd = spread(entry.final)
     return Row(
-        environment=entry.environment,
-        label=entry.label,
-        policy=entry.policy,
-        variant=dict(entry.variant),
-        told=entry.told,
-        runs=len(entry.lanes),
-        mean=float(entry.final.mean()),
-        se=se,
-        sd=sd,
-        microseconds=entry.microseconds,
-        outside=float(entry.outside.mean()),
-        stages=tuple(entry.stages.mean(axis=0).tolist()),
-        drift=float(entry.drift.mean()),
-        switches=float(entry.switches.mean()),
-        gamma=float(entry.gamma.mean()),
-    )
+        environment=entry.environment, label=entry.label, policy=entry.policy, variant=dict(entry.variant),
+        told=entry.told, microseconds=entry.microseconds, runs=len(entry.lanes), mean=float(entry.final.mean()),
+        se=se, sd=sd, outside=float(entry.outside.mean()), stages=tuple(entry.stages.mean(axis=0).tolist()),
+        drift=float(entry.drift.mean()), switches=float(entry.switches.mean()), gamma=float(entry.gamma.mean()),
+    )  # fmt: skip
 
 
 def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: float = 0.95) -> list[Difference]:
@@ -140,14 +127,11 @@ def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: fl
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     differences = []
-    for environment in dict.fromkeys(entry.environment for entry in entries):
-        candidates = [entry for entry in entries if entry.environment == environment]
-        base = candidates[0]
-        if baseline is not None:
-            by_label = {entry.label: entry for entry in candidates}
-            if baseline not in by_label:
-                raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
-            base = by_label[baseline]
+    for environment, candidates in group_by_environment(entries).items():
+        by_label = {entry.label: entry for entry in candidates}
+        if baseline is not None and baseline not in by_label:
+            raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
+        base = candidates[0] if baseline is None else by_label[baseline]
         differences += [difference(entry, base, level) for entry in candidates if entry is not base]
     return differences
 
@@ -187,14 +171,11 @@ def align(several: Sequence[Results]) -> list[Entry]:
     if twice:
         raise ArgumentError("folders", folders, "folders that are all different", got=f"{twice[0]} twice")
     worlds: dict[str, Results] = {}
-    shared = False
-    for results in several:
-        for name in dict.fromkeys(entry.environment for entry in results.entries):
-            first = worlds.setdefault(name, results)
-            if first is not results:
-                _check_same(name, first, results)
-                shared = True
-    if not shared:
+    places = [(name, results) for results in several for name in group_by_environment(results.entries)]
+    for name, results in places:
+        if (first := worlds.setdefault(name, results)) is not results:
+            _check_same(name, first, results)
+    if len(worlds) == len(places):
         raise ArgumentError("folders", folders, "folders with an environment in common", got="none")
     names = _distinct([folder.parts for folder in folders])
     renamed = [
@@ -211,12 +192,20 @@ def _check_same(environment: str, first: Results, second: Results) -> None:
     for key in ("seed", "horizon"):
         if first.manifest[key] != second.manifest[key]:
             raise PairingError(*pair, key, f"the {key} is {first.manifest[key]} and {second.manifest[key]}")
-    ours, theirs = (
-        next(known for known in results.spec.environments if known.name == environment) for results in (first, second)
-    )
+    worlds = ({world.name: world for world in results.spec.environments} for results in (first, second))
+    ours, theirs = (_omit_path(by_name[environment]) for by_name in worlds)
     if ours != theirs:
         differ = [f.name for f in fields(ours) if getattr(ours, f.name) != getattr(theirs, f.name, None)]
         raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
+
+
+def _omit_path(environment: AnyEnvironmentSpec) -> AnyEnvironmentSpec:
+    """Return the environment without the path of its file: the checksum of the content is compared."""
+    if environment.kind == "labelled-stream":
+        return replace(environment, file="file")
+    if environment.kind == "simulated" and isinstance(environment.drift, LoggedPath) and environment.drift.file:
+        return replace(environment, drift=replace(environment.drift, file="file"))
+    return environment
 
 
 def _distinct(paths: Iterable[tuple[str, ...]]) -> list[str]:

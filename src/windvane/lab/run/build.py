@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FILLED_ALWAYS = ("dim", "lanes", "seed")  # these belong to the experiment and cannot be set
 FILLED = (*FILLED_ALWAYS, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
-FORGETTING = {"gamma", "window", "restart_every", "drift", "switches"}  # one of these set: it is known how to forget
+FORGETTING = {"gamma", "window", "restart_every", "drift", "switches"}  # if one is set, nothing is told by default
 TRUTHS = ("drift", "switches")  # what a policy can be told
 PER_LANE = ("gamma", "bonus_scale", "posterior_scale", "delta")  # settings that policies accept lane by lane
 
@@ -96,6 +96,20 @@ def check_class(policy: Any) -> type[Policy]:
     return policy  # type: ignore[no-any-return]
 
 
+def find_per_lane(spec: PolicySpec) -> list[str]:
+    """Return the swept settings that the policy accepts lane by lane; none if it does not derive from ``Policy``."""
+    from windvane.policies.base import Policy
+
+    names = [name for name in PER_LANE if name in spec.sweep]
+    return names if names and issubclass(resolve_policy(spec.policy), Policy) else []
+
+
+def close_environment(environment: AnyEnvironment) -> None:
+    """Release what an environment holds, such as the windows or processes of Gymnasium environments."""
+    if callable(close := getattr(environment, "close", None)):
+        close()
+
+
 def find_told(signature: Signature, settings: Collection[str]) -> tuple[str, ...]:
     """Return what a policy is told by default: nothing, if one of its ``settings`` says how to forget."""
     if FORGETTING & set(settings):
@@ -109,14 +123,15 @@ def build_policy(
 ) -> Policy:
     """Return the policy of ``spec`` for ``environment``; ``variants`` has the point of the sweep of each lane.
 
-    All lanes share their swept settings, except those that policies accept lane by lane (:data:`PER_LANE`).
+    All lanes share their swept settings, except those that the policy accepts lane by lane (:func:`find_per_lane`).
     """
     signature, lanes = Signature(resolve_policy(spec.policy)), environment.lanes
     points = [{}] * lanes if variants is None else list(variants)
     if len(points) != lanes or any(set(point) != set(spec.sweep) for point in points):
         swept = ", ".join(spec.sweep) or "nothing, since nothing is swept"
         raise ArgumentError("variants", variants, f"given with {swept} for each of the {lanes} lanes")
-    shared = {name: points[0][name] for name in spec.sweep if name not in PER_LANE}
+    per_lane = find_per_lane(spec)
+    shared = {name: points[0][name] for name in spec.sweep if name not in per_lane}
     if any(point[name] != value for point in points for name, value in shared.items()):
         raise ArgumentError("variants", variants, f"the same in all lanes for {', '.join(shared)}")
     settings = {**spec.settings, **shared}
@@ -133,7 +148,7 @@ def build_policy(
         "lanes": environment.lane_ids,
         "seed": environment.seed,
         **settings,
-        **{name: np.array([point[name] for point in points]) for name in spec.sweep if name in PER_LANE},
+        **{name: np.array([point[name] for point in points]) for name in per_lane},
     }
     told = find_told(signature, {*spec.settings, *spec.sweep}) if spec.told is None else spec.told
     arguments |= _tell(signature, environment, told, arguments)
@@ -145,13 +160,13 @@ def _tell(
 ) -> dict[str, Any]:
     """Return the arguments with the truth about the environment."""
     truths: dict[str, Any] = {"drift": environment.variation, "switches": environment.switches}
-    found = {name: truths[name] for name in told if name in signature.names}
-    if told and not found:
+    told_arguments = {name: truths[name] for name in told if name in signature.names}
+    if "drift" in told and not told_arguments:
         kind = arguments.get("arm_geometry", getattr(signature.cls, "arm_geometry", theory.KINDS[0]))
-        found["gamma"] = _recommend_discounts(environment, arguments["horizon"], kind)
+        told_arguments["gamma"] = _recommend_discounts(environment, arguments["horizon"], kind)
     if getattr(signature.cls, "needs_truth", False):
-        found["truth"] = environment.means
-    return found
+        told_arguments["truth"] = environment.means
+    return told_arguments
 
 
 def _recommend_discounts(environment: AnyEnvironment, horizon: int, kind: str) -> Array:

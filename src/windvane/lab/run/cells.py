@@ -9,6 +9,7 @@ object, so variants that differ in a setting that is not accepted lane by lane a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane.arguments import Index
-from windvane.lab.run.build import PER_LANE
+from windvane.lab.run.build import PER_LANE, find_per_lane
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -48,15 +49,21 @@ def list_variants(sweep: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(names, point, strict=True)) for point in itertools.product(*(sweep[name] for name in names))]
 
 
+def count_cells(sweep: Mapping[str, Sequence[Any]], runs: int, lanes_per_cell: int) -> int:
+    """Return how many cells a policy with this sweep has at most in an environment."""
+    variants = math.prod(len(values) for values in sweep.values())
+    return variants * -(-runs // lanes_per_cell)
+
+
 def list_cells(spec: Spec) -> list[Cell]:
     """Return all cells of the experiment, in the order of the spec."""
     cells = []
     for e in range(len(spec.environments)):
         for p, policy in enumerate(spec.policies):
-            variants = list_variants(policy.sweep)
-            together = int(np.prod([len(policy.sweep[name]) for name in PER_LANE if name in policy.sweep], dtype=int))
-            for start in range(0, spec.runs * len(variants), spec.runs * together):
-                stop = start + spec.runs * together
+            variants, per_lane = len(list_variants(policy.sweep)), find_per_lane(policy)
+            together = spec.runs * math.prod(len(policy.sweep[name]) for name in per_lane)
+            for start in range(0, spec.runs * variants, together):
+                stop = start + together
                 for first in range(start, stop, spec.lanes_per_cell):
                     cells.append(Cell(e, p, first, min(first + spec.lanes_per_cell, stop)))
     return cells

@@ -1,7 +1,7 @@
 """Tasks on a Dask cluster: one that is running already, or one started here.
 
 Dask sends tasks and results pickled; connect to a scheduler only if you trust it and its network, as Dask itself asks.
-A task whose worker dies is given to another worker; after ``DEATHS`` deaths it is given up.
+A task whose worker dies is retried on another worker; after ``DEATHS`` deaths the run fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ClusterError(WindvaneError, RuntimeError):
-    """The cluster at ``address`` cannot be used, for the reason ``problem``."""
+    """The cluster at ``address`` cannot be used; ``problem`` says why."""
 
     def __init__(self, address: str, problem: str) -> None:
         self.address, self.problem = address, problem
@@ -29,7 +29,7 @@ class ClusterError(WindvaneError, RuntimeError):
 def on_cluster(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], *, workers: int, address: str
 ) -> Iterator[T]:
-    """``function(*task)`` for every task, results in the order they are ready."""
+    """Yield ``function(*task)`` for every task, in the order in which they are finished."""
     try:
         import dask
         import distributed
@@ -61,7 +61,7 @@ def on_cluster(
         except (OSError, ValueError) as error:
             if futures:
                 raise
-            raise ClusterError(address, f"no scheduler answers there ({error})") from None
+            raise ClusterError(address, f"no scheduler responds at this address ({error})") from None
         finally:
             if local is not None:
                 local.close()

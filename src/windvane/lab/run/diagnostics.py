@@ -58,7 +58,7 @@ QUANTITIES = (
 
 
 def applies(policy: Policy) -> bool:
-    """Whether the policy forgets by a discount (or not at all), which is what the analysis is about."""
+    """Return whether the policy forgets by a discount or not at all, as the analysis assumes."""
     estimator, card = getattr(policy, "estimator", None), getattr(policy, "card", None)
     if not isinstance(estimator, MaximumLikelihoodEstimator | RidgeEstimator) or estimator.window is not None:
         return False
@@ -66,7 +66,7 @@ def applies(policy: Policy) -> bool:
 
 
 class Diagnostics:
-    """Watches one policy in one environment; every round ``before`` and ``after`` its select, ``learnt`` on update.
+    """Measure one policy in one environment: call ``before`` and ``after`` its select, and ``learnt`` after its update.
 
     Outside recorded rounds it costs a step of the path and of b_bar. Memory: as many past values of the drift as
     Lemma 2 calls recent, D per lane, at most the horizon.
@@ -98,7 +98,7 @@ class Diagnostics:
         self._recorded = False
 
     def before(self, round: Round, recorded: bool) -> None:
-        """Round t is about to be decided; a row is made if it is ``recorded``. No round may be left out."""
+        """Prepare a round that is about to be decided. Call it for every round, ``recorded`` or not."""
         if self._theta is not None:
             step = round.theta - self._theta
             self._path += np.sqrt(np.einsum("ld,ld->l", step, step))
@@ -119,7 +119,7 @@ class Diagnostics:
             self._lag, self._bound = np.full_like(g_bar, np.nan), np.full(e.lanes, np.nan)
 
     def after(self, round: Round, choice: npt.NDArray[np.int64]) -> None:
-        """Round t has been decided: makes the row of a recorded one."""
+        """Compute the row of a recorded round that was decided."""
         if not self._recorded:
             return
         decision, nothing = self._policy.decision or DecisionInfo(), np.full(self._estimator.lanes, np.nan)
@@ -143,7 +143,7 @@ class Diagnostics:
             values[restarted] = np.nan
 
     def learnt(self, x: Array, mean: Array, decided: Array, mask: npt.NDArray[np.bool_] | None = None) -> None:
-        """The policy was told rewards of mean ``mean[lanes]`` for arms ``x`` that it played in rounds ``decided``."""
+        """Add rewards of mean ``mean[lanes]`` that the policy learnt, for arms ``x`` played in rounds ``decided``."""
         self._age()
         age = self._t - 1.0 - decided
         # what the policy leaves out too: older than its memory, or decided before the lane was reset
@@ -154,11 +154,11 @@ class Diagnostics:
         self._b_bar += (weight * mean)[:, None] * x
 
     def row(self) -> dict[str, Array]:
-        """The quantities of the last recorded round, [lanes] each; their names are QUANTITIES."""
+        """Return the quantities of the last recorded round by their names in :data:`QUANTITIES`, [lanes] each."""
         return self._row
 
     def _age(self) -> None:
-        """Bring b_bar to the policy's present time; a lane that was reset meanwhile starts from nothing."""
+        """Discount b_bar to the present time of the policy; a lane that was reset meanwhile starts from 0."""
         gap, elapsed = self._policy.t - self._t, self._estimator.elapsed
         if gap > 0.0:
             self._b_bar *= (self._estimator.gamma**gap)[:, None]
@@ -202,7 +202,7 @@ class Diagnostics:
 
 
 def _is_covered_by_lemma_3(policy: Policy) -> TypeGuard[OptimisticPolicy]:
-    """Whether the policy maximises prediction plus bonus, with a bonus that it does not draw."""
+    """Return whether the policy maximises prediction plus bonus, without drawing the bonus."""
     is_linear = isinstance(policy, LinearPolicy) and not isinstance(policy, DRandLinUCB)
     return is_linear or isinstance(policy, BVDGLMUCB | GLMUCB | Greedy)
 
@@ -215,17 +215,17 @@ def _g(estimator: MaximumLikelihoodEstimator | RidgeEstimator, theta: Array) -> 
 
 
 def _depths(gamma: Array, horizon: int) -> Array:
-    """D of the theorems, per lane; the horizon where gamma = 1. Lemma 2 holds with any D."""
+    """Return D of the theorems for each lane; the horizon where gamma = 1. Lemma 2 holds with any D."""
     forget = 1.0 - gamma
     rounds = np.ceil(math.log(horizon) / np.where(forget > 0.0, forget, 1.0))
     return np.where(forget > 0.0, np.maximum(1.0, rounds), float(horizon))
 
 
 def _solve(V: Array, x: Array) -> Array:
-    """V^-1 x, lane by lane."""
+    """Return V^-1 x, lane by lane."""
     return np.asarray(np.linalg.solve(V, x[:, :, None])[:, :, 0])
 
 
 def _square(x: Array, V: Array) -> Array:
-    """||x||^2 in the metric V^-1, lane by lane."""
+    """Return ||x||^2 in the metric V^-1, lane by lane."""
     return np.asarray(np.maximum(np.einsum("ld,ld->l", x, _solve(V, x)), 0.0))

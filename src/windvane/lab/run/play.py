@@ -1,9 +1,8 @@
-"""One cell of an experiment, from the first round to the last.
+"""Play one cell of an experiment, from the first round to the last.
 
-Each round: the environment shows its arms, the policy chooses, the reward is drawn from the one uniform of
-(run, round), and it is learnt now or when its delay has passed. What is kept per lane: the cumulative pseudo-regret at
-no more than 1,000 recorded rounds, and a few counts. What is recorded therefore does not grow with the horizon; the
-history that a policy keeps may (GLM-UCB's all of it, BVD-GLM-UCB's as far as its discount has not forgotten).
+In every round the environment offers arms, the policy chooses one, its reward is drawn from the one uniform number of
+(run, round), and the policy learns it at once or after its delay. At most 1,000 rounds of a run are recorded, so what
+is recorded does not grow with the horizon.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
-from windvane.lab.run.build import build_environment, build_policy
+from windvane.lab.run.build import build_environment, build_policy, close_environment
 from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import DelayedRewards
 
@@ -32,7 +31,7 @@ Tick = Callable[[int], None]
 
 @dataclass
 class ThetaPath:
-    """Run 0 of a cell: where the parameter was, where the estimate was, and what the projection made of it."""
+    """The parameter, the estimate and the projected estimate in run 0 of a cell."""
 
     rounds: npt.NDArray[np.int64]
     theta_star: Array
@@ -43,7 +42,7 @@ class ThetaPath:
 
 @dataclass
 class CellResult:
-    """What a cell found, lane by lane (n lanes, R recorded rounds)."""
+    """The result of a cell, lane by lane (n lanes, R recorded rounds)."""
 
     lanes: npt.NDArray[np.int64]  # run ids
     variants: npt.NDArray[np.int64]
@@ -63,18 +62,24 @@ class CellResult:
 
 def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
-    from windvane.lab.run.diagnostics import (
-        Diagnostics,
-        applies,
-    )  # here: imports numba, which readers of results do not need
-
     ids, variants = cell.lanes(spec.runs)
     environment = build_environment(
         spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
     )
     points = list_variants(spec.policies[cell.policy].sweep)
     policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
-    recorder = _Recorder(spec, environment, policy, ids, variants)
+    try:
+        return _play(spec, environment, policy, _Recorder(spec, environment, policy, ids, variants), tick)
+    finally:
+        close_environment(environment)
+
+
+def _play(
+    spec: Spec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
+) -> CellResult:
+    """Play all rounds."""
+    from windvane.lab.run.diagnostics import Diagnostics, applies  # imports numba, which readers of results do not need
+
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
         probe = Diagnostics(policy, environment)
@@ -116,7 +121,7 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
 
 
 class _Recorder:
-    """Collects what :class:`CellResult` holds while the rounds pass."""
+    """Collect the fields of a :class:`CellResult`, round by round."""
 
     def __init__(
         self,

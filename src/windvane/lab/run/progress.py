@@ -93,6 +93,7 @@ class ProgressWriter:
         self._written = time.monotonic()
 
     def __call__(self, t: int) -> None:
+        """Count the rounds up to ``t``, at most every :data:`WRITE_EVERY` seconds."""
         if self._counts is not None and (now := time.monotonic()) - self._written >= WRITE_EVERY:
             self._counts[self._index] = t * self._lanes
             self._written = now

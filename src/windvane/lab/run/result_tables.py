@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
     import pyarrow
 
     from windvane.lab.spec.experiment_spec import Spec
+    from windvane.lab.spec.policy_spec import PolicySpec
 
 
 def parquet_bytes(table: pyarrow.Table) -> bytes:
+    """Return the content of a Parquet file with this table."""
     import pyarrow.parquet
 
     buffer = io.BytesIO()
@@ -25,23 +29,21 @@ def parquet_bytes(table: pyarrow.Table) -> bytes:
 
 
 def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
-    """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
+    """Return the result of a cell as tables. The names of environment and policy are in every row."""
     import pyarrow as pa
 
     policy = spec.policies[cell.policy]
     names = {"environment": spec.environments[cell.environment].name, "policy": policy.name}
-    points = list_variants(policy.sweep)
+    names_swept = dict.fromkeys(name for each in spec.policies for name in each.sweep)
 
     def table(columns: dict[str, Any]) -> pyarrow.Table:
         same = np.zeros(len(columns["variant"]), dtype=np.int32)
         constant = {
             name: pa.DictionaryArray.from_arrays(pa.array(same), pa.array([value])) for name, value in names.items()
         }
-        swept = {
-            f"sweep_{name}": pa.array([point[name] for point in points]).take(pa.array(columns["variant"]))
-            for name in points[0]
-        }
-        return pa.table({**constant, **swept, **columns})
+        variant = {"variant": pa.array(columns["variant"])}
+        swept = {f"sweep_{name}": _swept_column(spec, policy, name).take(variant["variant"]) for name in names_swept}
+        return pa.table({**constant, **variant, **swept, **columns})
 
     n, R = result.regret.shape
     curves = {
@@ -62,10 +64,10 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
         "outside": result.outside,
         **{f"stage_{i}": result.stages[:, i] for i in range(STAGES)},
     }
-    found = {"curves": table(curves), "runs": table(runs)}
+    parts = {"curves": table(curves), "runs": table(runs)}
     if result.paths:
         paths = [(variant, path) for variant, path in result.paths.items()]
-        found["paths"] = table(
+        parts["paths"] = table(
             {
                 "variant": np.repeat([variant for variant, _ in paths], R),
                 "round": np.tile(result.rounds, len(paths)),
@@ -76,4 +78,23 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
                 "S": np.repeat([path.S for _, path in paths], R),
             }
         )
-    return found
+    return parts
+
+
+def _swept_column(spec: Spec, policy: PolicySpec, name: str) -> pyarrow.Array:
+    """Return the value of a swept setting in each variant of a policy; null if the policy does not sweep it.
+
+    The type of the column is the same for all policies, so that the files of all cells have one schema.
+    """
+    import pyarrow as pa
+
+    swept = [value for each in spec.policies for value in each.sweep.get(name, ())]
+    kind = pa.array(swept).type if is_plain(swept) else pa.string()
+    values = [point.get(name) for point in list_variants(policy.sweep)]
+    return pa.array(values if is_plain(swept) else [v if v is None else json.dumps(v) for v in values], kind)
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Return whether swept values can be a column as they are. Lists and values of different types are JSON."""
+    types = {float if type(value) is int else type(value) for value in values}
+    return len(types) == 1 and not types & {list, tuple, dict}

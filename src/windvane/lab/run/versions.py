@@ -1,6 +1,6 @@
 """What a result depends on besides its spec: the code that computes it and the versions of the libraries.
 
-The code is this package, the core and the environments. Everything else shows results and computes none: the other
+The code is this package, the core and the environments. Everything else only displays results: the other
 packages of the lab, the agent, the service, the client and the commands. So a change there leaves results valid.
 """
 
@@ -11,29 +11,37 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import windvane
+from windvane.lab.run.own_code import hash_own_code
+
+if TYPE_CHECKING:
+    from windvane.lab.spec.experiment_spec import Spec
 
 PACKAGE = Path(__file__).parent
 OTHERS = ("agent", "cli", "client", "lab", "service")  # packages that this one never imports: a contract checks it
 
 
-def versions() -> dict[str, str]:
-    """What can change the last bit of a result: the versions of the code and of what it computes with."""
+def list_versions(spec: Spec) -> dict[str, str]:
+    """Return the versions that can change the last bit of a result: of all code, the libraries and the processor."""
     from windvane.kernels.cache import host_processor
 
+    kinds = {environment.kind for environment in spec.environments}
     return {
         "windvane": windvane.__version__,
         "code": _code_hash(),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
         "processor": host_processor(),
+        **({"own code": own} if (own := hash_own_code(spec)) else {}),
+        **({"gymnasium": metadata.version("gymnasium")} if "gymnasium" in kinds else {}),
     }
 
 
 @cache
 def _code_hash() -> str:
-    """A fingerprint of every source file that a number can depend on."""
+    """Return a hash of every source file that a number can depend on."""
     root = Path(windvane.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from windvane.errors import WindvaneError
 from windvane.kernels.threads import get_threads, set_threads
-from windvane.lab.run.build import build_environment, build_policy, resolve_policy
+from windvane.lab.run.build import build_environment, build_policy, close_environment, resolve_policy
 from windvane.lab.run.cells import Cell, list_variants
+from windvane.lab.run.own_code import hash_own_code
 from windvane.lab.run.play import CellResult, play_cell
 from windvane.lab.run.progress import ProgressWriter
-from windvane.lab.run.versions import versions
+from windvane.lab.run.versions import list_versions
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -62,6 +63,7 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell], report: Callable[[int, in
     for environment in environments.values():
         with suppress(Exception):
             warm_up([], [environment])
+            close_environment(environment)
     for done, policy in enumerate(policies, start=1):
         with suppress(Exception, SystemExit):
             warm_up([policy])
@@ -73,7 +75,7 @@ Finished = tuple[int, Cell, CellResult | CellError]
 
 
 class Work:
-    """The cells that are missing, in such an order that those that take longest start first."""
+    """The missing cells, ordered so that the slowest start first."""
 
     def __init__(
         self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int, *, raises: bool
@@ -102,9 +104,9 @@ class Work:
 def compute_cells(work: Work, jobs: int, cluster: str | None) -> Generator[Finished]:
     """Yield every missing cell with its number and its result, as they are finished."""
     if cluster is not None:
-        return _on_cluster(work, jobs, cluster)
+        return _run_on_cluster(work, jobs, cluster)
     jobs = min(jobs, work.count)
-    return _in_processes(work, jobs) if jobs > 1 else _here(work)
+    return _run_in_processes(work, jobs) if jobs > 1 else _run_here(work)
 
 
 @contextmanager
@@ -129,7 +131,7 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
             if not raises:
                 return index, cell, failure
             raise failure from error
-    result.versions = versions()
+    result.versions = list_versions(spec)
     return index, cell, result
 
 
@@ -145,12 +147,12 @@ def _begin_worker(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _here(work: Work) -> Generator[Finished]:
+def _run_here(work: Work) -> Generator[Finished]:
     for task in work.tasks():
         yield _compute(*task)
 
 
-def _in_processes(work: Work, jobs: int) -> Generator[Finished]:
+def _run_in_processes(work: Work, jobs: int) -> Generator[Finished]:
     import joblib
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -170,6 +172,8 @@ def _in_processes(work: Work, jobs: int) -> Generator[Finished]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
             yield from pool(compute(*task) for task in work.tasks())
+        if hash_own_code(work.spec):  # workers keep modules that they have imported, and the user may edit them
+            get_reusable_executor().shutdown(wait=True)
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
         if isinstance(error, TerminatedWorkerError):
@@ -177,12 +181,12 @@ def _in_processes(work: Work, jobs: int) -> Generator[Finished]:
         raise
 
 
-def _on_cluster(work: Work, jobs: int, address: str) -> Generator[Finished]:
+def _run_on_cluster(work: Work, jobs: int, address: str) -> Generator[Finished]:
     from windvane.lab.run.cluster import on_cluster
 
-    here = versions()
+    here = list_versions(work.spec)
     for index, cell, result in on_cluster(_compute, list(work.tasks()), workers=jobs, address=address):
-        found = result.versions if isinstance(result, CellResult) else here
-        if different := [name for name, version in here.items() if found.get(name) != version]:
-            raise CellError(f"a worker of the cluster has another version of {', '.join(different)} than this process")
+        worker = result.versions if isinstance(result, CellResult) else here
+        if different := [name for name, version in here.items() if worker.get(name) != version]:
+            raise CellError(f"a cluster worker and this process have different versions of {', '.join(different)}")
         yield index, cell, result

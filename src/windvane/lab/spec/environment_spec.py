@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from os import PathLike, fspath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Tag
 
@@ -47,7 +47,7 @@ def _check_path(name: str, value: Any) -> str:
 
 def _check_function(name: str, value: Any) -> Any:
     """Return a function as a spec stores it: by name if it has one. Nothing is imported."""
-    if callable(value):
+    if hasattr(value, "__qualname__"):  # a function or class; other callable objects have no name
         return find_name(value) or value
     if not isinstance(value, str) or ":" not in value:
         raise ArgumentError(name, value, 'a function, or "module:name" of one')
@@ -55,7 +55,10 @@ def _check_function(name: str, value: Any) -> Any:
 
 
 def _check_range(name: str, value: Any) -> tuple[float, ...]:
-    return tuple(check_vectors(name, value, 1))
+    numbers = check_vectors(name, value, 1)
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise ArgumentError(name, value, "the smallest and the largest reward")
+    return numbers
 
 
 FilePath = Annotated[str, Checked({"type": "string"}, _check_path)]
@@ -68,8 +71,37 @@ Missing = Annotated[str, Checked({"enum": list(ON_MISSING)}, check_choice, ON_MI
 Digest = Annotated[str | None, Checked({"type": "string", "pattern": "^[0-9a-f]{64}$"}, optional(check_sha256))]
 
 
+class BuildableSpec:
+    """What all environments of a spec have: they can be built, checked and pinned."""
+
+    def build(self, *, horizon: int | None, lanes: int | Sequence[int], seed: int) -> Any:
+        """Return the environment for these lanes; for a labelled data stream, the horizon None means all rows."""
+        try:
+            return build_environment(self, horizon=horizon, lanes=lanes, seed=seed)  # type: ignore[arg-type]
+        except Exception as error:  # a function of the user may run in it
+            raise self._locate(error) from error
+
+    def check(self, *, horizon: int, seed: int) -> AnyEnvironment:
+        """Return the environment with one lane, after following its drift to the end: errors are found here."""
+        environment: AnyEnvironment = self.build(horizon=horizon, lanes=1, seed=seed)
+        try:
+            environment.variation  # noqa: B018
+            environment.round(1)
+        except Exception as error:
+            raise self._locate(error) from error
+        return environment
+
+    def pin(self) -> Self:
+        """Return this spec with the checksums of its files."""
+        return self
+
+    def _locate(self, error: Exception) -> SpecError:
+        """Return ``error`` at the field that it names."""
+        return locate(error, (), _list_fields(self))
+
+
 @spec_model("simulated")
-class EnvironmentSpec:
+class EnvironmentSpec(BuildableSpec):
     """A simulated environment of an experiment.
 
     Parameters
@@ -105,23 +137,6 @@ class EnvironmentSpec:
     delay: DelayPart = None
     kind: Literal["simulated"] = "simulated"
 
-    def build(self, *, horizon: int, lanes: int | Sequence[int], seed: int) -> AnyEnvironment:
-        """Return the environment for these lanes."""
-        try:
-            return build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
-        except Exception as error:  # a function of the user may run in it
-            raise self._locate(error) from error
-
-    def check(self, *, horizon: int, seed: int) -> AnyEnvironment:
-        """Return the environment with one lane, after following its drift to the end: errors are found here."""
-        environment = self.build(horizon=horizon, lanes=1, seed=seed)
-        try:
-            environment.variation  # noqa: B018
-            environment.round(1)
-        except Exception as error:
-            raise self._locate(error) from error
-        return environment
-
     def _locate(self, error: Exception) -> SpecError:
         """Return ``error`` at the field that it names: of a part, if only one part has it, or of the environment."""
         if not isinstance(error, ValueError):
@@ -134,7 +149,7 @@ class EnvironmentSpec:
         return locate(error, (), () if homes else _list_fields(self))
 
     def pin(self) -> EnvironmentSpec:
-        """Return this spec with the checksum of a logged path."""
+        """Return this spec with the checksum of the file of a logged path, unless it has one."""
         if not isinstance(self.drift, LoggedPath):
             return self
         with located("drift", known=("file",)):
@@ -142,7 +157,7 @@ class EnvironmentSpec:
 
 
 @spec_model("labelled-stream")
-class LabelledStreamSpec:
+class LabelledStreamSpec(BuildableSpec):
     """A labelled data stream as an environment of an experiment.
 
     Parameters
@@ -175,19 +190,6 @@ class LabelledStreamSpec:
     L: ClassVar[float] = LabelledStream.L
     link: ClassVar[str] = "logistic"
 
-    def build(self, *, horizon: int | None, lanes: int | Sequence[int], seed: int) -> LabelledStream:
-        """Return the environment with the first ``horizon`` rows of the file (None: all), for these lanes."""
-        try:
-            environment = build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
-        except ArgumentError as error:
-            raise _locate_in_file(error) from error
-        assert isinstance(environment, LabelledStream)  # by its kind
-        return environment
-
-    def check(self, *, horizon: int, seed: int) -> LabelledStream:
-        """Return the environment with one lane, so that errors in the file are found before a run."""
-        return self.build(horizon=horizon, lanes=1, seed=seed)
-
     def pin(self) -> LabelledStreamSpec:
         """Return this spec with the checksum of the file, unless it has one."""
         if self.sha256 is not None:
@@ -195,20 +197,19 @@ class LabelledStreamSpec:
         try:
             return dataclasses.replace(self, sha256=read_file(self.file)[1])
         except ArgumentError as error:
-            raise _locate_in_file(error) from error
+            raise self._locate(error) from error
 
-
-def _locate_in_file(error: ArgumentError) -> SpecError:
-    """Return an error about the file or its content as an error of the field ``file``."""
-    if error.argument in ("label", "sha256"):
-        return SpecError((error.argument,), error.problem)
-    if error.argument == "rows":
-        return SpecError(("file",), f"the horizon {error.problem}")
-    return SpecError(("file",), error.problem if error.argument == "path" else str(error))
+    def _locate(self, error: Exception) -> SpecError:
+        """Return an error about the file or its content as an error of the field ``file``."""
+        if not isinstance(error, ArgumentError) or error.argument in ("label", "sha256"):
+            return super()._locate(error)
+        if error.argument == "rows":
+            return SpecError(("file",), f"the horizon {error.problem}")
+        return SpecError(("file",), error.problem if error.argument == "path" else str(error))
 
 
 @spec_model("gymnasium")
-class GymnasiumSpec:
+class GymnasiumSpec(BuildableSpec):
     """A Gymnasium environment as an environment of an experiment.
 
     Parameters
@@ -238,22 +239,6 @@ class GymnasiumSpec:
     drift: NotNegative = None
     switches: Annotated[int, whole(0, LATEST)] = 1
     kind: Literal["gymnasium"] = "gymnasium"
-
-    def build(self, *, horizon: int, lanes: int | Sequence[int], seed: int) -> AnyEnvironment:
-        """Return the environment for these lanes."""
-        with located(known=_list_fields(self), foreign=True):  # functions of the user run in it
-            return build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
-
-    def check(self, *, horizon: int, seed: int) -> AnyEnvironment:
-        """Return the environment with one lane, after reading its first round."""
-        environment = self.build(horizon=horizon, lanes=1, seed=seed)
-        with located(known=_list_fields(self), foreign=True):
-            environment.round(1)
-        return environment
-
-    def pin(self) -> GymnasiumSpec:
-        """Return this spec: it has no files."""
-        return self
 
 
 def _list_fields(value: Any) -> Collection[str]:

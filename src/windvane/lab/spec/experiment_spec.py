@@ -36,14 +36,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import Annotated, Any, ClassVar
 
 from pydantic import GetPydanticSchema, TypeAdapter
 
 from windvane.environments import AnyEnvironment
+from windvane.environments.fields import LATEST
 from windvane.errors import ArgumentError
+from windvane.lab.run.build import close_environment
+from windvane.lab.run.cells import count_cells
 from windvane.lab.spec import fingerprint, toml_text, toml_writer
 from windvane.lab.spec.environment_spec import (
     AnyEnvironmentSpec,
@@ -69,6 +72,7 @@ __all__ = [
 MOST_RUNS = 2**32  # lane ids have 32 bits
 LONGEST = 2**52  # rounds a policy can count
 MOST_CELLS = 10**6
+MOST_VARIANTS = 10**4  # of a sweep: each is built once in every environment when a spec is checked
 MOST_RECORDED = 1000  # rounds recorded of a run, however long it is
 
 
@@ -111,7 +115,7 @@ class Spec:
     environments: Environments
     policies: Policies
     runs: Runs = 50
-    horizon: Annotated[int, whole(1, LONGEST)] = 3000
+    horizon: Annotated[int, whole(1, LATEST)] = 3000
     seed: Annotated[int, whole(0, 2**64 - 1)] = 0
     title: Title = ""
     record: Annotated[int, whole(1, MOST_RECORDED)] = MOST_RECORDED
@@ -123,13 +127,17 @@ class Spec:
         for name in ("environments", "policies"):
             _check_names(name, getattr(self, name))
         if self.runs * self.horizon > LONGEST:
-            expected = f"at most {LONGEST // self.runs} for {self.runs} runs: all runs have at most 2**52 rounds"
+            expected = f"at most {LONGEST // self.runs} for {self.runs} runs: together they have at most 2**52 rounds"
             raise ArgumentError("horizon", self.horizon, expected)
-        lanes = [self.runs * math.prod(len(values) for values in policy.sweep.values()) for policy in self.policies]
-        cells = len(self.environments) * sum(-(-count // self.lanes_per_cell) for count in lanes)
+        counts = [count_cells(policy.sweep, self.runs, self.lanes_per_cell) for policy in self.policies]
+        cells = len(self.environments) * sum(counts)
+        variants = [math.prod(len(values) for values in policy.sweep.values()) for policy in self.policies]
+        if max(variants) > MOST_VARIANTS:
+            path = ("policies", variants.index(max(variants)), "sweep")
+            raise SpecError(path, f"must have at most {MOST_VARIANTS:,} combinations of values, got {max(variants):,}")
         if cells > MOST_CELLS:
             hint = f"that makes {cells} cells; increase `lanes_per_cell`"
-            raise ArgumentError("runs", self.runs, f"so few that there are at most {MOST_CELLS} cells", hint=hint)
+            raise ArgumentError("runs", self.runs, f"small enough for at most {MOST_CELLS} cells", hint=hint)
         _check_labels(self.policies)
 
     @classmethod
@@ -149,6 +157,13 @@ class Spec:
         object.__setattr__(spec, "origin", (source, lines))  # although the dataclass is frozen
         return spec
 
+    def replace(self, **changes: Any) -> Spec:
+        """Return this spec with some fields changed. Errors still name file and line, unless the parts change."""
+        spec = dataclasses.replace(self, **changes)
+        if not {"environments", "policies"} & changes.keys():
+            object.__setattr__(spec, "origin", self.origin)  # although the dataclass is frozen
+        return spec
+
     def to_toml(self) -> str:
         """Return the spec as TOML: ``Spec.parse(spec.to_toml()) == spec``.
 
@@ -159,8 +174,9 @@ class Spec:
     def fingerprint(self) -> str:
         """Return a SHA-256 of all that decides results and cells: everything but the title.
 
-        Equal specs have equal fingerprints. A function counts by the path that it returns, a link by its means, a file
-        by its content, and a class outside windvane by its source file.
+        Equal specs have equal fingerprints. A drift function counts by the path that it returns, a link by its means, a
+        data file by its content, parts of environments of your own by 1,000 sampled rounds, and other code of yours by
+        its source files, those of base classes and of modules in the same folder included; others are not covered.
         """
         with _lines_named(self.origin):
             return fingerprint.compute(self)
@@ -182,11 +198,12 @@ class Spec:
 
         Without ``policies``, build the environments only: a policy that cannot be built then fails in its own cells.
         """
-        with _lines_named(self.origin):
+        with _lines_named(self.origin), ExitStack() as stack:
             worlds = []
             for index, environment in enumerate(self.environments):
                 with located("environments", index):
                     worlds.append(environment.check(horizon=self.horizon, seed=self.seed))
+                    stack.callback(close_environment, worlds[-1])
             for index, policy in enumerate(self.policies if policies else ()):
                 for number, world in enumerate(worlds):
                     with located("policies", index):
@@ -226,7 +243,7 @@ def _check_names(field: str, parts: Any) -> None:
     for index, part in enumerate(parts):
         earlier = first.setdefault(part.name, index)
         if earlier != index:
-            problem = f'has the name "{part.name}" of {field}[{earlier}]'
+            problem = f'has the same name as {field}[{earlier}], "{part.name}"'
             raise SpecError((field, index), add_hint(problem, "give it a label" if field == "policies" else ""))
 
 
@@ -238,5 +255,5 @@ def _check_labels(policies: Sequence[PolicySpec]) -> None:
             label = label_variant(policy.name, variant)
             if label in first:
                 other = "another of its variants" if first[label] == index else f"one of policies[{first[label]}]"
-                raise SpecError(("policies", index), f'has a variant with the label "{label}", like {other}')
+                raise SpecError(("policies", index), f'has a variant with the same label as {other}: "{label}"')
             first[label] = index

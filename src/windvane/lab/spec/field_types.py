@@ -21,7 +21,7 @@ from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, ArmLaw,
 from windvane.environments.fields import Record
 from windvane.errors import ArgumentError
 from windvane.lab.spec.python_objects import name_drift, name_link
-from windvane.lab.spec.spec_errors import FieldPath, Place, SpecError, located, translate
+from windvane.lab.spec.spec_errors import FieldPath, Place, SpecError, choose_error, located, translate
 from windvane.links import Link
 
 Model = TypeVar("Model")
@@ -100,7 +100,7 @@ def build_part(value: Any, handler: Any, *, kinds: Mapping[str, type], base: typ
     if isinstance(value, base):
         return name_drift(value) if isinstance(value, Drift) else value
     if not isinstance(value, dict):
-        raise SpecError.of((), value, "a table, or of type " + base.__name__)
+        raise SpecError.of((), value, "a table, or an instance of " + base.__name__)
     table = handler(value)
     cls: Any = kinds[table.kind]
     fields = {name: item for name, item in value.items() if name != "kind"}
@@ -183,7 +183,7 @@ def translated(names: Collection[str]) -> Iterator[None]:
     try:
         yield
     except pydantic.ValidationError as error:
-        cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+        cause = choose_error(error).get("ctx", {}).get("error")
         raise translate(error, functools.partial(find_place, names)) from getattr(cause, "__cause__", None) or cause
 
 
@@ -199,7 +199,7 @@ def find_place(names: Collection[str], location: FieldPath) -> Place:
         if previous in PARTS and item in PARTS[str(previous)]:
             cls: Any = PARTS[str(previous)][str(item)]
             keys, previous = ["kind", *(field.name for field in dataclasses.fields(cls))], ""
-        elif isinstance(previous, int) and item in MODELS:
+        elif isinstance(previous, int) and path[0] == "environments" and item in ENVIRONMENT_KINDS:
             keys, previous = MODELS[str(item)], ""
         else:
             path, previous = (*path, item), item

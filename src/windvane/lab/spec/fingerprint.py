@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy as np
 from windvane.environments import FunctionDrift, LoggedPath
 from windvane.lab.run.build import build_environment, resolve_function, resolve_link, resolve_policy
 from windvane.lab.run.cells import choose_recorded_rounds
+from windvane.lab.run.own_code import hash_code
 from windvane.lab.spec.field_types import PARTS
 from windvane.lab.spec.python_objects import qualify
 from windvane.lab.spec.spec_errors import located
@@ -47,7 +46,8 @@ def _describe_environment(environment: AnyEnvironmentSpec, spec: Spec) -> dict[s
         return {**content, "file": None}  # its content counts, not its path
     if environment.kind == "gymnasium":
         functions = {name: resolve_function(name, getattr(environment, name)) for name in ("make", "arms")}
-        return {**content, "sources": [_hash_source(function) for function in functions.values() if function]}
+        content["code"] = [hash_code(function) for function in functions.values() if function]
+        return {**content, "link": _describe_link(environment.link, environment.S * environment.L)}
     if isinstance(environment.drift, LoggedPath):
         content["drift"]["file"] = None
     if isinstance(environment.drift, FunctionDrift):
@@ -65,30 +65,24 @@ def _describe_environment(environment: AnyEnvironmentSpec, spec: Spec) -> dict[s
 
 def _describe_policy(policy: PolicySpec, spec: Spec) -> dict[str, Any]:
     resolved = policy.resolve()
-    settings = dict(resolved.settings)
+    settings, sweep = dict(resolved.settings), dict(resolved.sweep)
+    largest = max(environment.S * environment.L for environment in spec.environments)
     if "link" in settings:
         with located("settings"):
-            largest = max(environment.S * environment.L for environment in spec.environments)
             settings["link"] = _describe_link(settings["link"], largest)
+    if "link" in sweep:
+        with located("sweep"):
+            sweep["link"] = [_describe_link(link, largest) for link in sweep["link"]]
     content = {
         "name": policy.name,
         "policy": policy.policy,
         "settings": settings,
-        "sweep": policy.sweep,
+        "sweep": sweep,
         "told": resolved.told,
     }
     if policy.policy not in POLICIES:
-        content["source"] = _hash_source(resolve_policy(policy.policy))
+        content["code"] = hash_code(resolve_policy(policy.policy))
     return content
-
-
-def _hash_source(value: Any) -> str | None:
-    """Return a hash of the file that defines a class or function; None for one from a prompt."""
-    try:
-        path = inspect.getsourcefile(value)
-    except TypeError:
-        return None
-    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _describe_link(link: str | Link, largest: float) -> Any:
@@ -133,4 +127,4 @@ def _canonical(value: Any) -> Any:
         return [_canonical(item) for item in value]
     if isinstance(value, Link):
         return _canonical(value.fingerprint(1.0))
-    return qualify(value) if callable(value) else value
+    return [qualify(value), hash_code(value)] if callable(value) else value

@@ -67,8 +67,11 @@ def _check_settings(name: str, settings: Any) -> Table:
 
 
 def _check_value(name: str, value: Any) -> Any:
-    with located(known=("link",)):
-        return name_link("link", value) if name == "link" else freeze(value)
+    """Return a value that cannot change; a link by its name, if it has one."""
+    try:
+        return name_link(name, value) if name == "link" and value is not None else freeze(value)
+    except ArgumentError as error:
+        raise SpecError((), error.problem) from None
 
 
 def _check_sweep(name: str, sweep: Any) -> Table:
@@ -78,13 +81,14 @@ def _check_sweep(name: str, sweep: Any) -> Table:
     for key, values in sweep.items():
         if not isinstance(values, list | tuple | np.ndarray) or not len(values):
             raise SpecError.of((key,), values, "a list of one or more values")
-    lists = {key: list(values) for key, values in _check_settings(name, sweep).items()}
+    _check_settings(name, dict.fromkeys(sweep))  # the names
+    lists = {key: list(freeze(values)) for key, values in sweep.items()}
     for key, values in lists.items():
         for index, value in enumerate(values):
             with located(key, index):
                 values[index] = _check_swept(key, value)
                 if values[index] in values[:index]:
-                    raise SpecError.of((), value, "in the list only once")
+                    raise SpecError.of((), value, "unique in its list")
     return Table({key: tuple(values) for key, values in lists.items()})
 
 
@@ -92,6 +96,7 @@ def _check_swept(name: str, value: Any) -> Any:
     if name in PER_LANE:
         with located():
             return check_number(name, value, "that is finite", math.isfinite, booleans=False)
+    value = _check_value(name, value)
     try:
         json.dumps(value)
     except TypeError:
@@ -100,8 +105,8 @@ def _check_swept(name: str, value: Any) -> Any:
 
 
 def _check_told(name: str, told: Any) -> tuple[str, ...]:
-    if isinstance(told, str) or not all(truth in TRUTHS for truth in told):
-        raise ArgumentError(name, told, f"a list of {' and '.join(TRUTHS)}")
+    if not isinstance(told, list | tuple) or not all(truth in TRUTHS for truth in told):
+        raise ArgumentError(name, told, 'a list with "drift", "switches", both or neither')
     return tuple(truth for truth in TRUTHS if truth in told)
 
 
@@ -216,12 +221,12 @@ class PolicySpec:
 
     def _locate(self, error: Exception, point: Mapping[str, Any]) -> SpecError:
         """Return ``error`` at the setting that it names: in ``settings``, or at a value in ``sweep``."""
-        found = locate(error, (), (*self.settings, *self.sweep))
-        if not found.path:
-            return found
-        name, *rest = str(found.path[0]), *found.path[1:]
+        spec_error = locate(error, (), (*self.settings, *self.sweep))
+        if isinstance(error, SpecError) or not spec_error.path:
+            return spec_error
+        name, *rest = str(spec_error.path[0]), *spec_error.path[1:]
         place = ("sweep", name, self.sweep[name].index(point[name])) if name in self.sweep else ("settings", name)
-        return SpecError((*place, *rest), found.problem)
+        return SpecError((*place, *rest), spec_error.problem)
 
     def _check_arguments(self, signature: Signature) -> None:
         """Raise unless the constructor accepts all settings and gets all that it needs."""
@@ -231,18 +236,20 @@ class PolicySpec:
                     allowed = [other for other in signature.names if other not in FILLED_ALWAYS]
                     problem = f"{signature.cls.__name__} has no such setting"
                     raise SpecError((place, name), add_hint(problem, suggest(name, allowed)))
-                if isinstance(value, bool) and signature.is_number(name):
-                    raise SpecError.of((place, name), value, NOT_A_FLAG)
+                for index, entry in enumerate(value) if place == "sweep" else ((None, value),):
+                    if isinstance(entry, bool) and signature.is_number(name):
+                        path = (place, name) if index is None else (place, name, index)
+                        raise SpecError.of(path, entry, NOT_A_FLAG)
         names = {*self.settings, *self.sweep}
         for name in signature.required:
             is_filled = name == "truth" and getattr(signature.cls, "needs_truth", False)
             if not is_filled and name not in {*names, *FILLED}:
-                raise SpecError(("settings", name), f"missing; {signature.cls.__name__} needs it")
+                raise SpecError(("settings", name), f"missing; {signature.cls.__name__} requires it")
         for truth in self.told or ():
             if not signature.accepts(truth) and not (truth == "drift" and signature.accepts("gamma")):
                 raise SpecError(("told",), f"{signature.cls.__name__} has no argument {truth!r}")
         if self.told and FORGETTING & names:
-            raise SpecError(("told",), f"must be empty, because {min(FORGETTING & names)} says how to forget")
+            raise SpecError(("told",), f"must be empty, because {min(FORGETTING & names)} already sets the forgetting")
 
 
 def label_variant(policy: str, variant: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from windvane.errors import ArgumentError, WindvaneError, format_value
 
@@ -115,10 +116,14 @@ class Place(NamedTuple):
     kinds: Collection[str]
 
 
+def choose_error(error: ValidationError) -> ErrorDetails:
+    """Return the error to report. An unknown key explains a missing one, so it comes first."""
+    return min(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN)
+
+
 def translate(error: ValidationError, find_place: Callable[[FieldPath], Place]) -> SpecError:
-    """Return the first error that pydantic found as a :class:`SpecError`; ``find_place`` reads pydantic's location."""
-    # An unknown key explains a missing one, so it comes first.
-    details = min(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN)
+    """Return the error to report as a :class:`SpecError`; ``find_place`` reads pydantic's location."""
+    details = choose_error(error)
     (path, keys, kinds), value = find_place(details["loc"]), details["input"]
     match details["type"]:
         case "value_error":

@@ -31,7 +31,7 @@ _STRING = re.compile(
 
 
 class Lines:
-    """The lines of the fields of a valid TOML text. ``lines.of(path)`` is 1 for what stands nowhere."""
+    """The lines of the fields of a valid TOML text."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -41,7 +41,7 @@ class Lines:
         self._document()
 
     def of(self, path: FieldPath) -> int:
-        """The line of ``path``, or of the nearest key or table around it."""
+        """Return the line of ``path``, or of the nearest key or table around it; 1 if there is none."""
         while path not in self._lines:
             path = path[:-1]
         return self._lines[path]
@@ -50,7 +50,7 @@ class Lines:
         self._lines.setdefault(path, bisect_right(self._starts, at))
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
-        """Move past ``pattern``, which may match nothing; what was passed."""
+        """Move past ``pattern``, which may match nothing, and return what was passed."""
         match = pattern.match(self._text, self._at)
         if match is None:
             return ""
@@ -64,7 +64,7 @@ class Lines:
         return False
 
     def _ended(self, bracket: str = "") -> bool:
-        """Move to the next element, pair or header; whether there is none, but ``bracket`` or the end of the text."""
+        """Move to the next element, pair or header. Return whether ``bracket`` or the end of the text comes first."""
         self._skip(_BETWEEN)
         return self._next_is(bracket) if bracket else self._at == len(self._text)
 
@@ -89,7 +89,7 @@ class Lines:
                 self._pair(table)
 
     def _resolved(self, key: list[str], *, inside: bool) -> FieldPath:
-        """A header's key as a path: within an array of tables it means the last one so far."""
+        """Return the key of a header as a path; in an array of tables, it belongs to the last table so far."""
         path: FieldPath = ()
         for number, part in enumerate(key):
             path = (*path, part)
@@ -98,7 +98,7 @@ class Lines:
         return path
 
     def _key(self) -> list[str]:
-        """A key, dotted or not, and the blanks around it."""
+        """Move past a key and the blanks around it, and return its parts."""
         parts: list[str] = []
         while True:
             self._skip(_BLANK)
@@ -133,7 +133,7 @@ class Lines:
 
 
 def read_text(path: str | PathLike[str]) -> str:
-    """The text of a spec file; what cannot be one is refused in one line."""
+    """Return the text of a spec file."""
     where = str(path)
     try:
         file = Path(path)
@@ -156,7 +156,7 @@ def read_text(path: str | PathLike[str]) -> str:
 
 
 def load(text: str, source: str) -> tuple[dict[str, Any], Lines]:
-    """The document in ``text``, and its lines."""
+    """Return the document in ``text``, and its lines."""
     try:
         document, lines = tomllib.loads(text), Lines(text.replace("\r\n", "\n"))
         too_long = _too_long(document, ())
@@ -175,7 +175,7 @@ def load(text: str, source: str) -> tuple[dict[str, Any], Lines]:
 
 
 def _too_long(value: Any, path: FieldPath) -> FieldPath | None:
-    """The path of a whole number beyond 64 bits, which other readers of TOML could not hold."""
+    """Return the path of a whole number beyond 64 bits, which other readers of TOML could not represent."""
     if isinstance(value, int):
         return path if abs(value) >= 2**64 else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

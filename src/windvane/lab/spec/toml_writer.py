@@ -26,7 +26,7 @@ def write(spec: Spec) -> str:
         sections.append("[[environments]]\n" + _write_fields(describe_environment(environment)))
     for policy in spec.policies:
         fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
-        empty = {name for name, value in fields.items() if value is None or (name != "told" and value == {})}
+        empty = {name for name, value in fields.items() if value is None or value == {}}
         sections.append("[[policies]]\n" + _write_fields({k: v for k, v in fields.items() if k not in empty}))
     return "\n".join(sections)
 
@@ -77,7 +77,7 @@ def _is_writable(value: Any) -> bool:
 
 
 def _explain(name: str, value: Any) -> str:
-    return f"# {name}: {format_value(value)} has no form in TOML and cannot be imported by a name: left out\n"
+    return f"# {name}: {format_value(value)} cannot be written as TOML; omitted\n"
 
 
 def _to_item(value: Any) -> Any:

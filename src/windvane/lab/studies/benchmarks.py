@@ -1,9 +1,12 @@
-"""Shared by benchmarks and studies: choose policies, run several experiments, merge their results."""
+"""Shared by benchmarks and studies: choose policies, run several experiments, merge their results.
+
+:func:`own_benchmark` makes a benchmark of a spec of your own.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,19 +71,48 @@ def choose_policies(
     return chosen
 
 
+def own_benchmark(spec: Spec, policies: Sequence[str] | None = None) -> Spec:
+    """Return ``spec`` with the policies of a benchmark; sizes, seed and environments stay.
+
+    Parameters
+    ----------
+    spec
+        Its environments are the worlds: simulated ones, labelled data streams, or both.
+    policies
+        Names of registered policies or of policies of the spec, and "module:Class". Default: all registered policies
+        and those of the spec, which replace registered ones of the same name. A policy that needs the truth is left
+        out if an environment is not simulated.
+
+    Examples
+    --------
+    >>> from windvane.lab import own_benchmark, paper_spec
+    >>> spec = own_benchmark(paper_spec(runs=2, horizon=100))
+    >>> len(spec.policies) >= 28, [environment.name for environment in spec.environments]
+    (True, ["the paper's rotation"])
+
+    To run it and rank the policies:
+
+    >>> from windvane.lab.studies.tuned_benchmark import OWN, run_benchmark
+    >>> results, _ = run_benchmark(spec, Path("own"), name=OWN)                  # doctest: +SKIP
+    """
+    allowed = list_policies(needs_truth=all(environment.kind == "simulated" for environment in spec.environments))
+    title = f"Benchmark: {spec.title}"[:200] if spec.title else "The benchmark"
+    return replace(spec, title=title, policies=choose_policies(policies, allowed, spec.policies))
+
+
+def list_policies(*, needs_truth: bool) -> list[str]:
+    """Return the names of the registered policies; with ``needs_truth``, also of those that need the true parameter."""
+    return [name for name, policy in POLICIES.items() if needs_truth or not policy.needs_truth]
+
+
 def check_own_policies(policies: Iterable[PolicySpec]) -> None:
     """Run :func:`windvane.checks.check_policy` on policies that are not registered, with their settings.
 
-    Raises
-    ------
-    ArgumentError
-        A policy fails a check; the message names the check and what went wrong.
+    An :class:`ArgumentError` says which policy fails which check.
     """
     from windvane.checks import check_policy
 
-    for policy in policies:
-        if policy.policy in POLICIES:
-            continue
+    for policy in (policy for policy in policies if policy.policy not in POLICIES):
 
         def build(*, dim: int, lanes: int | Sequence[int], seed: int, policy: PolicySpec = policy) -> Any:
             spec = EnvironmentSpec("check", RandomWalk(step=0.05), BallArms(), dim=dim)
@@ -91,20 +123,17 @@ def check_own_policies(policies: Iterable[PolicySpec]) -> None:
             check_policy(build)
         except AssertionError as error:
             hint = " ".join(str(error).split())
-            raise ArgumentError("policies", policy.name, "a policy that passes windvane.checks", hint=hint) from error
+            raise ArgumentError("policies", policy.policy, "a policy that passes windvane.checks", hint=hint) from error
 
 
 def merge_results(first: Results, others: Sequence[Results]) -> Results:
     """Return ``first`` with the results of ``others`` added, grouped by environment."""
     every = [first, *others]
     groups = group_by_environment(entry for results in every for entry in results.entries)
-    return dataclasses.replace(
-        first,
-        entries=[entry for group in groups.values() for entry in group],
-        finished=sum(results.finished for results in every),
-        total=sum(results.total for results in every),
-        cells=tuple(cell for results in every for cell in results.cells),
-    )
+    entries = [entry for group in groups.values() for entry in group]
+    finished, total = sum(results.finished for results in every), sum(results.total for results in every)
+    cells = tuple(cell for results in every for cell in results.cells)
+    return replace(first, entries=entries, finished=finished, total=total, cells=cells)
 
 
 def ranked_entries(results: Results) -> list[Entry]:

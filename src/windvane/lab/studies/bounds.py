@@ -28,21 +28,12 @@ if TYPE_CHECKING:
 THEOREM_1 = "BVD-GLM-UCB"  # the policy that the theorem is about
 
 
-@dataclass(frozen=True)
-class Constants:
+@dataclass(frozen=True, kw_only=True)
+class Constants(theory.Problem):
     """The constants in the theorems; k_mu and c_mu follow from the link, S and L."""
 
-    horizon: int
-    drift: float
-    dim: int
     link: str
-    S: float
-    L: float
-    lam: float
-    sigma: float
     delta: float
-    k_mu: float
-    c_mu: float
 
 
 @dataclass(frozen=True)
@@ -101,13 +92,8 @@ def evaluate(
     else:
         ends = mu.mean(np.array([-S * L, S * L]))
         trivial = horizon * float(ends[1] - ends[0])
-    return Bounds(
-        constants=Constants(link=mu.name, delta=delta, **world),
-        orthogonal=orthogonal,
-        general=general,
-        unknown_drift=theory.regret_bound_unknown_drift(problem, confidence="horizon"),
-        trivial=trivial,
-    )
+    unknown_drift = theory.regret_bound_unknown_drift(problem, confidence="horizon")
+    return Bounds(Constants(link=mu.name, delta=delta, **world), orthogonal, general, unknown_drift, trivial)
 
 
 def evaluate_results(
@@ -118,27 +104,23 @@ def evaluate_results(
     The environment gives horizon, dim, link, S, L and sigma; the drift is the mean B_T of its runs. ``lam`` and
     ``delta`` are by default those of the experiment's first BVD-GLM-UCB, or else that policy's own defaults.
     """
-    spec, measured = results.spec, []
-    settings: dict[str, Any] = {"lam": _setting(spec, "lam") if lam is None else lam}
-    settings["delta"] = _setting(spec, "delta") if delta is None else delta
-    groups = group_by_environment(results.entries)
+    spec, measured, groups = results.spec, [], group_by_environment(results.entries)
+    asked = {"lam": lam, "delta": delta}
+    settings: dict[str, Any] = {name: _setting(spec, name) if value is None else value for name, value in asked.items()}
     for environment in spec.environments:
         entries = groups.get(environment.name)
         if not entries or isinstance(environment, LabelledStreamSpec):  # the theorems are about a known drift
             continue
         world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())
-        constants = {name: getattr(world, name) for name in ("dim", "link", "S", "L", "sigma")}
+        constants: dict[str, Any] = {name: getattr(world, name) for name in ("dim", "link", "S", "L", "sigma")}
         bounds = evaluate(horizon=spec.horizon, drift=drift, gamma=gamma, **constants, **settings)
-        rows = [row_of(entry) for entry in entries]
-        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, rows))
+        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, list(map(row_of, entries))))
     return measured
 
 
 def _setting(spec: Spec, name: str) -> float:
     """Return a setting of the experiment's first BVD-GLM-UCB, or that policy's default."""
-    for policy in spec.policies:
-        value = policy.settings.get(name)
-        if policy.policy == THEOREM_1 and isinstance(value, int | float):
-            return float(value)
-    return float(inspect.signature(POLICIES[THEOREM_1]).parameters[name].default)
+    given = (policy.settings.get(name) for policy in spec.policies if policy.policy == THEOREM_1)
+    default = inspect.signature(POLICIES[THEOREM_1]).parameters[name].default
+    return float(next((value for value in given if isinstance(value, int | float)), default))

@@ -2,22 +2,18 @@
 
 In every environment of the drift benchmark, AdaptiveGLMUCB is compared with itself at the pair of one memory and one
 bonus scale, of a 6 x 6 grid, that did best there on separate runs. BOB-BVD-GLM-UCB, Greedy and AdaptiveGLMUCB without S
-run beside them; all other policies know S.
+run beside them. The environments of :data:`SET_ASIDE` were not used to develop the policy.
 
-    ratio = mean regret of AdaptiveGLMUCB / mean regret of the chosen pair
-
-To first order, run i moves log(ratio) by a_i / mean(a) - c_i / mean(c), with a_i and c_i the regrets of AdaptiveGLMUCB
-and of the chosen pair; this gives the error of the ratio. The pair is chosen on few runs and may not be the best, so
-the ratio is a little too good. So are the ratios where the constants of the policy were chosen; the environments of
-:data:`SET_ASIDE` were not used for that, and are reported separately.
+To first order, run i moves log(mean regret of AdaptiveGLMUCB / mean regret of the chosen pair) by
+a_i / mean(a) - c_i / mean(c), with a_i and c_i their regrets; this gives the error of the ratio. ``docs/benchmark.md``
+says how to read it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +52,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
+        """Return the regret of AdaptiveGLMUCB, relative to that of the chosen pair."""
         return self.adaptive.mean / self.chosen.mean
 
     @property
@@ -83,41 +80,28 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Ratio:
 
 def grid_spec(base: Spec) -> Spec:
     """Return the experiment with every pair of the grid, on a fifth as many runs, none of them in ``base``."""
-    runs = math.ceil(base.runs / 5)
     policies = [
         PolicySpec(POLICY, label=f"memory {memory:g}", settings={"memories": [memory]}, sweep={"bonus_scale": SCALES})
         for memory in MEMORIES
     ]
-    return dataclasses.replace(
-        base,
-        title="No tuning: every memory and bonus",
-        policies=policies,
-        runs=runs,
-        seed=shift_seed(base.seed),
-        lanes_per_cell=runs * len(SCALES),
-    )
+    title, seed, runs = "No tuning: every memory and bonus", shift_seed(base.seed), math.ceil(base.runs / 5)
+    return replace(base, title=title, policies=policies, runs=runs, seed=seed, lanes_per_cell=runs * len(SCALES))
 
 
 def find_best_pairs(grid: Results) -> dict[str, tuple[float, float]]:
     """Return the (memory, bonus scale) with the smallest mean regret, by environment."""
+    groups = group_by_environment(grid.entries)
+    best = {name: min(entries, key=lambda entry: float(entry.final.mean())) for name, entries in groups.items()}
     memory_of = {f"memory {memory:g}": memory for memory in MEMORIES}
-    pairs = {}
-    for name, entries in group_by_environment(grid.entries).items():
-        best = min(entries, key=lambda entry: float(entry.final.mean()))
-        pairs[name] = (memory_of[best.policy], best.variant["bonus_scale"])
-    return pairs
+    return {name: (memory_of[entry.policy], entry.variant["bonus_scale"]) for name, entry in best.items()}
 
 
 def comparison_spec(base: Spec, environment: AnyEnvironmentSpec, memory: float, scale: float) -> Spec:
     """Return the experiment in one environment of ``base``: the default policy, the chosen pair and the other three."""
     chosen = PolicySpec(POLICY, label="chosen pair", settings={"memories": [memory], "bonus_scale": scale})
-    return dataclasses.replace(
-        base,
-        title=f"No tuning: {environment.name}",
-        environments=[environment],
-        policies=[PolicySpec(POLICY), chosen, PolicySpec(MASTER), PolicySpec(GREEDY), PolicySpec(WITHOUT_S)],
-        lanes_per_cell=50,
-    )
+    policies = [PolicySpec(POLICY), chosen, PolicySpec(MASTER), PolicySpec(GREEDY), PolicySpec(WITHOUT_S)]
+    title = f"No tuning: {environment.name}"
+    return replace(base, title=title, environments=[environment], policies=policies, lanes_per_cell=50)
 
 
 def run_no_tuning(
@@ -127,7 +111,7 @@ def run_no_tuning(
     recipe = {"name": "study", "study": "no-tuning"}
     base = benchmark_spec(runs=runs, horizon=horizon, seed=seed)
     set_aside = [WORLDS[name].build_spec(name, base.horizon, SET_ASIDE_DIM) for name in SET_ASIDE]
-    base = dataclasses.replace(base, environments=[*base.environments, *set_aside])
+    base = replace(base, environments=[*base.environments, *set_aside])
     grid = ExperimentPart("grid", "every memory and bonus", grid_spec(base))
     pairs = find_best_pairs(*run_parts([grid], folder, conduct, recipe))
     count = len(base.environments)
@@ -146,7 +130,7 @@ def run_no_tuning(
 
 def draw(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Draw the ratio of AdaptiveGLMUCB and of the other policies in every environment, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import ratios_figure
+    from windvane.lab.figures.comparison_figures import ratios_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY}, not tuned: {comparisons[0].adaptive.runs:,} runs in each environment"

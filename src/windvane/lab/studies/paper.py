@@ -3,7 +3,7 @@
 Logistic rewards, d = 2, S = L = lam = 1, sigma = 1/2, T = 3000, 50 runs, 10 fresh arms a round. theta* rests at (1, 0)
 for a third of the time, turns to (0, 1) during the second third, and stays there: B_T = (2T/3) sin(3 pi / (4T)).
 
-The paper leaves some settings open. :data:`READINGS` lists the readings assumed here, and every result prints them. No
+The paper leaves some settings open. ``notes.toml`` lists the readings assumed here, and every result prints them. No
 setting is claimed to be the authors'.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import math
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,28 +20,13 @@ from windvane.arguments import Array, check_choice
 from windvane.environments import ARM_LAWS, Rotation
 from windvane.lab.results.results import Entry
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.lab.studies.notes import read_data, read_notes
 
 PUBLISHED = ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB")  # the policies of the paper's figure
 POLICIES = (*PUBLISHED, "BOB-BVD-GLM-UCB", "AdaptiveGLMUCB")  # the last two do not know the drift
 ARMS = ("ball", "sphere", "cube")
 HORIZON, RUNS = 3000, 50
 ENVIRONMENT = "the paper's rotation"
-
-_ARM_TEXT = {
-    "ball": "uniform in the unit ball",
-    "sphere": "uniform on the unit sphere",
-    "cube": "uniform in the cube [-1, 1]^2, longer ones pulled back to the unit ball",
-}
-READINGS = (
-    "Arms are {arms}; the paper does not say how they are drawn.",
-    "delta = 0.05; the paper does not say.",
-    "theta* goes from (1, 0) to (0, 1), as the published figure and B_T have it; the text contradicts both.",
-    "The bonus is multiplied by {bonus_scale:g} (1 is as printed); the radius is the printed one, of a fixed round.",
-    "gamma = 1 - (B_T/(dT))^(2/3), with the exact B_T, which the policies are told.",
-    "V_tilde follows its definition; the solution of the projection, which is not unique, is the canonical one.",
-    "Equal scores are broken at random.",
-    "The published means are read off the figure; its 50 runs are taken to spread as ours do.",
-)
 
 
 class Published(NamedTuple):
@@ -58,8 +42,7 @@ def published_curves() -> dict[str, Published]:
     The figure's bands are left out: its caption calls them one standard deviation, but in the first round they are
     narrower than the spread between runs can be with any of the arm laws here.
     """
-    text = resources.files("windvane.lab.studies").joinpath("published.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = list(csv.DictReader(read_data("published.csv").splitlines()))
     rounds = np.array([int(row["round"]) for row in rows])
     return {name: Published(rounds, np.array([float(row[name]) for row in rows])) for name in PUBLISHED}
 
@@ -82,15 +65,10 @@ def paper_spec(
     """
     law = ARM_LAWS[check_choice("arms", arms, ARMS)]()
     scale = {} if bonus_scale == 1.0 else {"bonus_scale": bonus_scale}  # AdaptiveGLMUCB has a bonus of its own
-    return Spec(
-        title="Faury et al. (2021), reproduced",
-        environments=(EnvironmentSpec(name=ENVIRONMENT, drift=Rotation(), arms=law),),
-        policies=tuple(PolicySpec(name, settings={} if name == "AdaptiveGLMUCB" else scale) for name in POLICIES),
-        runs=runs,
-        horizon=horizon,
-        seed=seed,
-        diagnostics=diagnostics,
-    )
+    world = EnvironmentSpec(name=ENVIRONMENT, drift=Rotation(), arms=law)
+    policies = [PolicySpec(name, settings={} if name == "AdaptiveGLMUCB" else scale) for name in POLICIES]
+    sizes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
+    return Spec([world], policies, title="Faury et al. (2021), reproduced", diagnostics=diagnostics, **sizes)
 
 
 def paper_recipe(arms: str, bonus_scale: float) -> dict[str, Any]:
@@ -106,7 +84,8 @@ def turning_period(horizon: int) -> tuple[float, float]:
 
 def list_readings(arms: str, bonus_scale: float) -> list[str]:
     """Return what is assumed where the paper is silent or contradicts itself."""
-    return [text.format(arms=_ARM_TEXT[arms], bonus_scale=bonus_scale) for text in READINGS]
+    notes = read_notes("paper")
+    return [text.format(arms=notes["arms"][arms], bonus_scale=bonus_scale) for text in notes["readings"]]
 
 
 class PublishedComparison(NamedTuple):

@@ -1,14 +1,9 @@
 """A study: how fast regret grows with the horizon, beside the proven rates.
 
-BVD-GLM-UCB at its own discount, with orthogonal arms (Theorem 1's assumption) and theta* turning at constant speed
-(d = 2, S = L = 1, logistic rewards, ten arms a round), for horizons from :data:`SHORTEST` on, in two families:
-
-    B_T = 1.5                        proven: T^(2/3)
-    B_T = 1.5 (T / 3000)^(1/3)       proven: B_T^(1/3) T^(2/3), that is T^(7/9)
-
-up to logarithms. A slope is that of the least squares line of log(mean final regret) on log T, with Student's interval
-over runs, which does not say whether log regret is a line. "The bound" is Theorem 1 at the same horizons, logarithms
-included. A proven rate is an upper bound as T grows, so a smaller slope at these horizons contradicts nothing.
+BVD-GLM-UCB at its own discount, with orthogonal arms (Theorem 1's assumption) and theta* turning at constant speed, for
+horizons from :data:`SHORTEST` on, in two families: B_T = 1.5, where T^(2/3) is proven (up to logarithms), and
+B_T = 1.5 (T / 3000)^(1/3), where B_T^(1/3) T^(2/3), that is T^(7/9), is proven. ``docs/benchmark.md`` says how to read
+the slopes.
 """
 
 from __future__ import annotations
@@ -36,7 +31,10 @@ POLICY = "BVD-GLM-UCB"
 
 @dataclass(frozen=True)
 class Slope:
-    """One family: mean regret at every horizon, and the slope of its logarithm with a confidence interval."""
+    """One family: mean regret at every horizon, and the slope of its logarithm with a confidence interval.
+
+    ``bound`` is Theorem 1 at the same horizons, logarithms included.
+    """
 
     name: str
     proven: float
@@ -44,12 +42,12 @@ class Slope:
     drifts: list[float]
     mean: list[float]
     se: list[float]
+    bound: list[float]
+    bound_slope: float
     slope: float
     slope_se: float
     low: float
     high: float
-    bound: list[float]
-    bound_slope: float
 
 
 def choose_horizons(longest: int) -> list[int]:
@@ -68,7 +66,7 @@ def drift_at(power: float, horizon: int) -> float:
 def rates_spec(horizon: int, *, runs: int = RUNS, seed: int = 0) -> Spec:
     """Return the experiment at one horizon."""
     worlds = [
-        EnvironmentSpec(name=name, drift=make_arc(drift_at(power, horizon), horizon), arms=OrthogonalArms())
+        EnvironmentSpec(name, make_arc(drift_at(power, horizon), horizon), OrthogonalArms())
         for name, (power, _) in FAMILIES.items()
     ]
     title = f"Rates: T = {horizon}"
@@ -89,28 +87,16 @@ def run_rates(
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "rates"})
     slopes = []
     for name, (power, proven) in FAMILIES.items():
-        finals = np.array(
-            [entry.final for results in finished for entry in results.entries if entry.environment == name]
-        )
-        drifts = [drift_at(power, T) for T in horizons]
+        entries = [entry for results in finished for entry in results.entries if entry.environment == name]
+        finals, drifts = np.array([entry.final for entry in entries]), [drift_at(power, T) for T in horizons]
         bound = [evaluate(horizon=T, drift=B, dim=DIM).orthogonal.total for T, B in zip(horizons, drifts, strict=True)]
         slope, se, half = fit_slope(horizons, finals, confidence)
-        slopes.append(
-            Slope(
-                name=name,
-                proven=proven,
-                horizons=list(horizons),
-                drifts=drifts,
-                mean=finals.mean(axis=1).tolist(),
-                se=[spread(values)[0] for values in finals],
-                slope=slope,
-                slope_se=se,
-                low=slope - half,
-                high=slope + half,
-                bound=bound,
-                bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
-            )
-        )
+        family = Slope(
+            name=name, proven=proven, horizons=list(horizons), drifts=drifts, mean=finals.mean(axis=1).tolist(),
+            se=[spread(values)[0] for values in finals], slope=slope, slope_se=se, low=slope - half, high=slope + half,
+            bound=bound, bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
+        )  # fmt: skip
+        slopes.append(family)
     return slopes
 
 
@@ -132,7 +118,7 @@ def fit_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95)
 
 def draw(slopes: Sequence[Slope], folder: Path) -> list[Path]:
     """Draw regret against the horizon on log axes, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import slopes_figure
+    from windvane.lab.figures.comparison_figures import slopes_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     title = f"{POLICY} with orthogonal arms: regret against the horizon"

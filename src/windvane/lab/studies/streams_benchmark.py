@@ -1,21 +1,16 @@
 """The benchmark on labelled data streams: every policy that does not need the true parameter, on each file.
 
-Each file is a separate experiment, because files have different lengths. Its folder can be continued, compared and
-reported like that of any other experiment. A policy is right or wrong in every round. Regret is the number of mistakes,
-and the leaderboard compares numbers of mistakes.
-
-Every policy knows T (the number of rows), L = 1, sigma = 1/2 and the logistic link. A policy that needs them also gets
-S, B_T = 2 S and one change. These three are assumptions, because theta* is unknown; see :class:`LabelledStream`. A
-policy that can learn the scale gets no S.
+Each file is a separate experiment, because files have different lengths. Regret is the number of mistakes. theta* is
+unknown, so S, B_T = 2 S and one change, which policies get if they need them, are assumptions; see
+:class:`LabelledStream`. A policy that can learn the scale gets no S.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,16 +20,9 @@ from windvane.lab.results.folder import slugs
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import LabelledStreamSpec, Spec
-from windvane.lab.studies.benchmarks import (
-    LANES,
-    Conduct,
-    ExperimentPart,
-    choose_policies,
-    merge_results,
-    run_parts,
-    simulate_part,
-)
-from windvane.policies.registry import POLICIES
+from windvane.lab.studies import benchmarks
+from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
+from windvane.lab.studies.notes import read_notes
 
 if TYPE_CHECKING:
     from windvane.lab.run.workers import CellError
@@ -83,21 +71,14 @@ def streams_experiments(
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ArgumentError("files", [str(path) for path in paths], "one or more files, each listed once")
     stems = [path.stem for path in paths]
-    chosen = choose_policies(policies, [name for name, policy in POLICIES.items() if not policy.needs_truth])
+    chosen = benchmarks.choose_policies(policies, benchmarks.list_policies(needs_truth=False))
     experiments = []
     for path in paths:
         name = path.stem if stems.count(path.stem) == 1 else str(path)
         stream = LabelledStreamSpec(name, str(path), label=label, missing=missing, S=S).pin()
         data = stream.build(horizon=rows, lanes=1, seed=seed)
-        spec = Spec(
-            title=f"{TITLE}: {name}",
-            environments=[stream],
-            policies=chosen,
-            runs=runs,
-            horizon=data.horizon,
-            seed=seed,
-            lanes_per_cell=LANES,
-        )
+        sizes: dict[str, Any] = {"runs": runs, "horizon": data.horizon, "seed": seed}
+        spec = Spec([stream], chosen, title=f"{TITLE}: {name}", lanes_per_cell=benchmarks.LANES, **sizes)
         experiments.append(StreamExperiment(spec, stream, len(data.classes), data.dim))
     return experiments
 
@@ -106,29 +87,23 @@ def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: 
     """Run each experiment in its own folder inside ``folder``, and return all entries together."""
     folders = slugs(experiment.file.name for experiment in experiments)
     parts = [
-        ExperimentPart(folders[name], f"{name}, file {number} of {len(experiments)}", experiment.spec)
-        for number, experiment in enumerate(experiments, 1)
-        for name in [experiment.file.name]
+        ExperimentPart(folders[file.name], f"{file.name}, file {number} of {len(experiments)}", spec)
+        for number, (spec, file, _, _) in enumerate(experiments, 1)
     ]
     first, *others = run_parts(parts, folder, conduct, {"name": "streams-benchmark"})
     merged = merge_results(first, others)
     common = {key: merged.manifest[key] for key in ("runs", "seed", "begun", "versions", "command")}
-    return dataclasses.replace(merged, folder=folder, manifest={**common, "title": TITLE})
+    return replace(merged, folder=folder, manifest={**common, "title": TITLE})
 
 
 def score_entry(entry: Entry) -> StreamScore:
     """Return the score of one entry."""
     rewards = 1.0 - entry.final / entry.horizon
     return StreamScore(
-        environment=entry.environment,
-        label=entry.label,
-        runs=len(entry.lanes),
-        mean_reward=float(rewards.mean()),
-        se=spread(rewards)[0],
-        last_tenth=float(recent_accuracy(entry).mean()),
-        mistakes=float(entry.final.mean()),
+        environment=entry.environment, label=entry.label, runs=len(entry.lanes), mean_reward=float(rewards.mean()),
+        se=spread(rewards)[0], last_tenth=float(recent_accuracy(entry).mean()), mistakes=float(entry.final.mean()),
         microseconds=entry.microseconds,
-    )
+    )  # fmt: skip
 
 
 def recent_accuracy(entry: Entry) -> Array:
@@ -144,15 +119,5 @@ def recent_accuracy(entry: Entry) -> Array:
 
 def explain_streams(failures: Sequence[CellError]) -> dict[str, list[str]]:
     """Return the notes on the leaderboard, by heading."""
-    guide = [
-        "A policy sees the fields of a row, chooses a class and learns only whether it was right. The mean reward is "
-        "the share of rows in which it was right. The last tenth shows what the policy has learned by then.",
-        "Every policy uses its own recommended tuning. S, the drift and the number of changes are unknown for such "
-        "data. Policies that need them get assumed values (S as set, B_T = 2 S, one change).",
-        "Fields are scaled by their range over all rows that are used, including later ones. Labels are not used.",
-        "All runs see the same rows in the same order. They differ only in the random draws of policies, including "
-        "ties, so intervals say nothing about other data.",
-        "UniformRandom is a reference and has no rank. The time per round depends on the machine.",
-    ]
     failed = {"Policies that failed, and are not on the leaderboard": [str(failure) for failure in failures]}
-    return {**(failed if failures else {}), "How to read the leaderboard": guide}
+    return {**(failed if failures else {}), "How to read the leaderboard": read_notes("streams")["guide"]}

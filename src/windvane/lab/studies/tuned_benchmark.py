@@ -17,6 +17,7 @@ from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
+from windvane.lab.studies.notes import read_notes
 
 DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
 BASE, HELD_BACK = "base", "held-back"  # parts of a benchmark; the others are tuned/01, tuned/02, ...
@@ -54,24 +55,20 @@ def held_back_spec(base: Spec) -> Spec:
 
 def find_best_scales(held_back: Results) -> Scales:
     """Return the scale with the smallest mean regret: {environment: {policy: scale}}."""
-    scales: Scales = {}
-    for name, entries in group_by_environment(held_back.entries).items():
-        ordered = sorted(entries, key=lambda entry: float(entry.final.mean()), reverse=True)
-        scales[name] = {entry.policy: next(iter(entry.variant.values())) for entry in ordered}  # the last one stays
-    return scales
+    worst_first = sorted(held_back.entries, key=lambda entry: float(entry.final.mean()), reverse=True)
+    return {
+        name: {entry.policy: next(iter(entry.variant.values())) for entry in entries}  # the last one stays
+        for name, entries in group_by_environment(worst_first).items()
+    }
 
 
 def tuned_spec(base: Spec, environment: AnyEnvironmentSpec, scales: dict[str, float]) -> Spec:
     """Return one environment of ``base``, on its own runs, with the policies at these scales."""
-    policies = [
-        replace(
-            policy,
-            label=tuned_label(policy.name),
-            settings={**policy.settings, str(policy.scale): scales[policy.name]},
-        )
-        for policy in base.policies
-        if policy.name in scales
-    ]
+    policies = []
+    for policy in base.policies:
+        if policy.name in scales:
+            settings = {**policy.settings, str(policy.scale): scales[policy.name]}
+            policies.append(replace(policy, label=tuned_label(policy.name), settings=settings))
     return replace(base, environments=[environment], policies=policies)
 
 
@@ -93,17 +90,12 @@ def run_benchmark(
         return results, {}
     part = ExperimentPart(HELD_BACK, "bonus scales on runs held back", held_back, {"scales": SCALES})
     scales = find_best_scales(*run_parts([part], folder, conduct, recipe))
-    count = len(base.environments)
-    parts = [
-        ExperimentPart(
-            _tuned_folder(number),
-            f"tuned policies, environment {number} of {count}",
-            tuned_spec(base, environment, scales[environment.name]),
-            {"scales": scales[environment.name]},
-        )
-        for number, environment in enumerate(base.environments, 1)
-        if environment.name in scales
-    ]
+    parts = []
+    for number, environment in enumerate(base.environments, 1):
+        if best := scales.get(environment.name):
+            text = f"tuned policies, environment {number} of {len(base.environments)}"
+            spec = tuned_spec(base, environment, best)
+            parts.append(ExperimentPart(_tuned_folder(number), text, spec, {"scales": best}))
     return merge_results(results, run_parts(parts, folder, conduct, recipe)), scales
 
 
@@ -140,27 +132,9 @@ def _tuned_folder(number: int) -> str:
 
 def explain_leaderboard(results: Results) -> dict[str, list[str]]:
     """Return notes for readers of a benchmark's leaderboard, by heading."""
-    lines = [
-        "Every policy has its own recommended tuning and is told what it asks for: T, S, L, sigma, the link, and, "
-        "if it wants them, the exact drift or number of changes of each run, which nobody knows in practice.",
-        f'Policies called "{tuned_label("...")}" have the best of the bonus scales '
-        f"{', '.join(f'{scale:g}' for scale in SCALES)} in each environment, chosen on other runs.",
-        "UniformRandom is a reference and has no rank; the oracle, which loses nothing, is left out.",
-    ]
-    if results.recipe.get("name") == OWN:
-        lines.append(
-            "On a labelled data stream, regret is the number of mistakes, and S, the drift and the number of changes "
-            "are assumptions. A policy that failed in an environment is not on the leaderboard."
-        )
-    else:
-        lines.append(
-            "AdaptiveGLMUCB was developed in these environments, so its place is too good; windvane study no-tuning "
-            "has three others."
-        )
-    lines += [
-        "Intervals come from drawing runs anew, the same for all policies; the best of an environment is chosen "
-        "by the runs that judge it, which flatters it a little.",
-        f"{results.manifest['runs']} runs of {results.manifest['horizon']} rounds; how fast a policy is depends on "
-        "the machine.",
-    ]
-    return {"How to read the leaderboard": lines}
+    notes, recipe = read_notes("benchmark"), results.recipe.get("name")
+    lines = [*notes["first"], notes[OWN if recipe == OWN else DRIFT], *notes["last"]]
+    sizes = {key: results.manifest[key] for key in ("runs", "horizon")}
+    scales = ", ".join(f"{scale:g}" for scale in SCALES)
+    texts = [line.format(tuned=tuned_label("..."), scales=scales, **sizes) for line in lines]
+    return {"How to read the leaderboard": texts}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from windvane.arguments import Array, check_number, check_whole
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
+from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import difference, spread
 from windvane.lab.spec.policy_spec import SCALES, PolicySpec
 
@@ -68,8 +69,7 @@ def default_gammas(horizon: int, n: int, recommended: float | None = None) -> Ar
     memories = np.geomspace(least, T, count) if count > 1 else np.array([math.sqrt(least * T)])
     gammas = 1.0 - 1.0 / memories
     if recommended is not None:
-        extra = check_number("recommended", recommended, "in (0, 1]", lambda g: 0 < g <= 1)
-        gammas = np.append(gammas, extra)
+        gammas = np.append(gammas, check_number("recommended", recommended, "in (0, 1]", lambda g: 0 < g <= 1))
     return np.unique(gammas)
 
 
@@ -116,28 +116,26 @@ def read_sweep(results: Results, environment: str | None = None, confidence: flo
 
 def _points(results: Results, environment: str | None) -> tuple[list[Entry], tuple[str, str]]:
     """Return the entries of the sweep in one environment, and the settings that are its two axes."""
-    names = list(dict.fromkeys(entry.environment for entry in results.entries))
-    if not names:
+    groups = group_by_environment(results.entries)
+    if not groups:
         raise FolderError(results.folder, "unfinished", "holds no finished results")
-    if environment not in names and (environment is not None or len(names) > 1):
-        raise ArgumentError("environment", environment, f"one of {', '.join(names)}")
-    entries = [entry for entry in results.entries if entry.environment == (environment or names[0])]
+    if environment not in groups and (environment is not None or len(groups) > 1):
+        raise ArgumentError("environment", environment, f"one of {', '.join(groups)}")
+    entries = groups[environment or next(iter(groups))]
     policies = list(dict.fromkeys(entry.policy for entry in entries))
-    if len(policies) > 1:
-        problem = f"must hold a sweep of one policy, not of {', '.join(policies)}"
-        raise FolderError(results.folder, "not_a_sweep", problem)
     swept = {name for entry in entries for name in entry.variant}
     axes = "gamma", next((name for name in SCALES if name in swept), SCALES[0])
-    if not swept or not swept <= {*axes}:
+    problem = ""
+    if len(policies) > 1:
+        problem = f"must hold a sweep of one policy, not of {', '.join(policies)}"
+    elif not swept or not swept <= {*axes}:
         problem = f"must sweep gamma, {' or '.join(SCALES)}, or both, not {sorted(swept) or 'nothing'}"
+    if problem:
         raise FolderError(results.folder, "not_a_sweep", problem)
     return entries, axes
 
 
 def _place(entry: Entry, names: tuple[str, str], axes: Sequence[Array]) -> tuple[int, int]:
-    """Return the row and column of the entry; an axis that was not swept has one."""
-    row, column = (
-        int(np.searchsorted(axis, entry.variant[name])) if name in entry.variant else 0
-        for name, axis in zip(names, axes, strict=True)
-    )
+    """Return the row and column of the entry; an axis that was not swept has one value, nan."""
+    row, column = (int(np.searchsorted(axes[i], entry.variant.get(names[i], math.nan))) for i in range(2))
     return row, column

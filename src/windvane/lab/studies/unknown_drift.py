@@ -1,9 +1,9 @@
 """A study: what it costs not to know the drift, and what it costs to be wrong about it.
 
-theta* turns at constant speed over T rounds, with B_T in :data:`DRIFTS` (d = 2, S = L = 1, logistic rewards, ten arms
-in the ball). BOB-BVD-GLM-UCB, which knows only T, runs beside BVD-GLM-UCB with three discounts: the one recommended for
-B_T, and two with 1 - gamma ten times smaller (it forgets too slowly) and ten times larger (too fast). For B_T = 0 the
-recommended gamma is 1, so the discount is that for B_T = T^(-1/2), the smallest drift that BOB's grid covers.
+theta* turns at constant speed over T rounds, with B_T in :data:`DRIFTS`. BOB-BVD-GLM-UCB, which knows only T, runs
+beside BVD-GLM-UCB with three discounts: the one recommended for B_T, and two with 1 - gamma ten times smaller (it
+forgets too slowly) and ten times larger (too fast). For B_T = 0 the recommended gamma is 1, so the discount is that for
+B_T = T^(-1/2), the smallest drift that BOB's grid covers.
 """
 
 from __future__ import annotations
@@ -56,15 +56,9 @@ def unknown_drift_spec(drift: float, *, runs: int = RUNS, horizon: int = HORIZON
         PolicySpec(WORKER, label=f"{WORKER}, {text}", settings={"gamma": 1.0 - min(factor * forget, 0.5)})
         for text, factor in FACTORS.items()
     ]
-    return Spec(
-        title=f"Unknown drift: B_T = {drift:g}",
-        environments=[EnvironmentSpec(name=f"B_T = {drift:g}", drift=make_arc(drift, horizon), arms=BallArms())],
-        policies=[PolicySpec(MASTER), *workers],
-        runs=runs,
-        horizon=horizon,
-        seed=seed,
-        lanes_per_cell=10,
-    )
+    name, policies = f"B_T = {drift:g}", [PolicySpec(MASTER), *workers]
+    world, title = EnvironmentSpec(name, make_arc(drift, horizon), BallArms()), f"Unknown drift: {name}"
+    return Spec([world], policies, runs=runs, horizon=horizon, seed=seed, title=title, lanes_per_cell=10)
 
 
 def run_unknown_drift(
@@ -77,19 +71,15 @@ def run_unknown_drift(
     seed: int = 0,
 ) -> UnknownDrift:
     """Run the study in ``folder``, an experiment per drift."""
-    parts = [
-        ExperimentPart(
-            f"drift-{drift:g}", f"B_T = {drift:g}", unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed)
-        )
-        for drift in drifts
-    ]
+    specs = [unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed) for drift in drifts]
+    parts = [ExperimentPart(f"drift-{B:g}", f"B_T = {B:g}", spec) for B, spec in zip(drifts, specs, strict=True)]
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "unknown-drift"})
     return UnknownDrift(list(drifts), horizon, runs, seed, [summary_rows(results) for results in finished])
 
 
 def draw(study: UnknownDrift, folder: Path) -> list[Path]:
     """Draw the final regret against B_T, as PNG, PDF and SVG."""
-    from windvane.lab.figures.benchmark_figures import levels_figure
+    from windvane.lab.figures.comparison_figures import levels_figure
     from windvane.lab.figures.matplotlib_renderer import save
 
     curves = {

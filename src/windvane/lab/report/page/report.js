@@ -47,6 +47,9 @@
     layout.font.size = 13;
     layout.hoverlabel.font.family = layout.font.family;
     layout.margin = { l: 56, r: 24, t: 28, b: 48 };
+    layout.hovermode = "closest";
+    layout.legend = { orientation: "h", y: 1.02, yanchor: "bottom", traceorder: "normal" };
+    for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { automargin: true, zeroline: false });
     layout.autosize = true;
     for (const trace of data) if (trace.meta?.ink) trace.line.color = theme().ink;
     const title = div.previousElementSibling;

@@ -1,12 +1,22 @@
-"""Figures of the benchmarks and studies: leaderboard, ratios, levels and slopes."""
+"""Figures that compare policies: leaderboard, paired differences, ratios, levels and slopes."""
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 
-from windvane.lab.figures.benchmark_figures import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
+from support import sample_results as samples
+from support.refusals import rejects
+from windvane.lab.figures.comparison_figures import (
+    difference_figure,
+    leaderboard_figure,
+    levels_figure,
+    ratios_figure,
+    slopes_figure,
+)
+from windvane.lab.figures.description import Strip
 from windvane.lab.figures.style import BETTER, MUTED
 from windvane.lab.results.leaderboard import LeaderboardRow
 
@@ -65,7 +75,7 @@ def test_levels_stand_side_by_side():
     assert (first.name, second.name) == ("a", "b")
     np.testing.assert_allclose(second.y, [2.0, 4.0, 8.0])
     np.testing.assert_allclose((first.x + second.x) / 2, [0, 1, 2])
-    np.testing.assert_allclose(panel.marks_with("error")[0].high, [1.1, 2.1, 4.1])
+    np.testing.assert_allclose(first.high, [1.1, 2.1, 4.1])
     assert panel.x.ticks.texts == ["0", "0.5", "6"]
     assert panel.y.low == 0.0
 
@@ -77,12 +87,41 @@ def test_slopes_have_points_fits_and_bounds():
         proven=0.75, bound=[100.0, 170.0, 290.0], bound_slope=0.77,
     )  # fmt: skip
     (panel,) = slopes_figure([slope]).panels
-    (points,), (fit,), (bound,), (bars,) = (panel.marks_with(role) for role in ("mean", "fit", "bound", "error"))
+    (points,), (fit,), (bound,) = (panel.marks_with(role) for role in ("mean", "fit", "bound"))
     np.testing.assert_allclose(points.y, slope.mean)
     np.testing.assert_allclose(fit.y, slope.mean)  # they lie on a line
     np.testing.assert_allclose(bound.y, slope.bound)
-    np.testing.assert_allclose(bars.low, [9.0, 19.0, 39.0])
+    np.testing.assert_allclose(points.low, [9.0, 19.0, 39.0])
     assert points.name == "constant drift: slope 1.000 [0.900, 1.100], proven 0.750"
     assert bound.dash == "dashed"
     assert (panel.x.scale, panel.y.scale) == ("log", "log")
     assert panel.x.ticks.texts == ["100", "200", "400"]
+
+
+def test_rows_hold_means_and_intervals():
+    rows = samples.differences()
+    figure = difference_figure(rows, title="Paired", confidence=0.9)
+    (panel,) = figure.panels
+    for i, (row, point) in enumerate(zip(rows, panel.marks_with("difference"), strict=True)):
+        assert (point.x, point.y, point.low, point.high) == ([row.mean], [i], [row.low], [row.high])
+        assert point.is_filled == (row.low > 0 or row.high < 0)
+        assert panel.x.low < row.low < row.high < panel.x.high
+    assert [panel.marks_with("difference")[i].colour for i in (0, 1)] == ["#0072b2", "#d55e00"]  # better, worse
+    assert any(isinstance(mark, Strip) and mark.low == mark.high == 0.0 for mark in panel.marks)
+    assert panel.y.ticks.texts == [row.label for row in rows]
+    assert panel.y.low > panel.y.high  # the first on top
+    assert "minus that of GLM-UCB" in panel.x.label
+    assert "90 % interval" in panel.x.label
+    assert figure.title == "Paired"
+
+
+def test_several_environments_and_baselines_are_named():
+    one, two = samples.differences(2)
+    (panel,) = difference_figure([one, dataclasses.replace(two, environment="elsewhere", baseline="X")]).panels
+    assert panel.y.ticks.texts == ["BVD-GLM-UCB (rotation)", "OFUL (elsewhere)"]
+    assert "minus that of the baseline" in panel.x.label
+
+
+def test_no_rows_are_refused():
+    with rejects("rows", value=[]):
+        difference_figure([])

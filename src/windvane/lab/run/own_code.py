@@ -1,0 +1,116 @@
+"""The user's own code that a spec names, and hashes of it: results depend on it as they depend on ours.
+
+A class counts by the source files of itself and its base classes, a function by its source file, and each file with the
+modules that it imports from its own folder. Other modules are not covered. Code that is not in a file, such as a cell
+of a notebook, counts by its source or its bytecode.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import marshal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windvane._importing import imported
+from windvane.errors import ArgumentError
+from windvane.lab.run.build import resolve_policy
+from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.lab.spec.experiment_spec import Spec
+
+_LIBRARIES = {*sys.stdlib_module_names, "windvane", "numpy", "gymnasium"}  # these have versions, or come with Python
+_hashes: dict[str, tuple[Any, str]] = {}  # of source files when they were first hashed, with the spec of the module
+
+
+def hash_code(value: Any) -> str:
+    """Return a hash of what defines a class or function."""
+    parts = [_hash_definition(part) for part in inspect.getmro(value)] if isinstance(value, type) else []
+    parts += [] if isinstance(value, type) else [_hash_definition(value), *_list_bindings(value)]
+    return hashlib.sha256("\n".join(filter(None, parts)).encode()).hexdigest()
+
+
+def hash_own_code(spec: Spec) -> str:
+    """Return a hash of all code that ``spec`` names and that is not part of windvane; empty if there is none."""
+    hashes = [hash_code(value) for value in _list_own_code(spec)]
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:16] if hashes else ""
+
+
+def _list_own_code(spec: Spec) -> Iterator[Any]:
+    for policy in spec.policies:
+        if policy.policy not in POLICIES:
+            yield resolve_policy(policy.policy)
+        yield from _resolve(policy.settings.get("link"))
+    for environment in spec.environments:
+        for holder, name in ((environment, "make"), (environment, "arms"), (environment, "link")):
+            yield from _resolve(getattr(holder, name, None))
+        yield from _resolve(getattr(getattr(environment, "drift", None), "function", None))
+
+
+def _resolve(value: Any) -> Iterator[Any]:
+    """Yield a function, given as an object or as "module:name"; nothing for other values, such as names of links."""
+    resolved = imported(value) if isinstance(value, str) and ":" in value else value
+    resolved = getattr(resolved, "mean_function", resolved)  # of a link
+    if inspect.isroutine(resolved) or isinstance(resolved, type):
+        yield resolved
+
+
+def _hash_definition(value: Any) -> str:
+    """Return a hash of the file of a class or function, or else of its own source or bytecode."""
+    module = str(getattr(value, "__module__", ""))
+    if module.partition(".")[0] in _LIBRARIES:
+        return ""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is not None and Path(path).is_file():
+        return "".join(_hash_file(name) for name in sorted(_list_modules(module, {})))
+    try:
+        return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
+    except (OSError, TypeError):
+        code = [member.__code__ for member in vars(value).values() if inspect.isfunction(member)]
+        code += [value.__code__] if inspect.isfunction(value) else []
+        return hashlib.sha256(b"".join(map(marshal.dumps, code))).hexdigest()
+
+
+def _list_modules(module: str, known: dict[str, None]) -> dict[str, None]:
+    """Return a module and, recursively, the modules that it imports and that are in its folder or below."""
+    path = Path(str(sys.modules[module].__file__))
+    known[module] = None
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = sys.modules[module].__package__ or ""
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            home = ".".join(filter(None, (base, node.module)))
+            names = [home, *(f"{home}.{alias.name}" for alias in node.names)]
+        for name in names:
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if file and name not in known and Path(file).suffix == ".py" and Path(file).is_relative_to(path.parent):
+                _list_modules(name, known)
+    return known
+
+
+def _hash_file(module: str) -> str:
+    """Return the hash of a source file; raise if it changed since the module was imported."""
+    loaded = sys.modules[module].__spec__  # another object after the module is loaded again
+    now = hashlib.sha256(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()
+    before = _hashes.setdefault(module, (loaded, now))
+    if before[0] is not loaded:
+        before = _hashes[module] = loaded, now
+    if before[1] != now:
+        raise ArgumentError("module", module, "unchanged since it was imported", hint="restart Python, or reload it")
+    return now
+
+
+def _list_bindings(function: Any) -> list[str]:
+    """Return what tells apart functions that one ``def`` or ``lambda`` makes: code, closure and defaults."""
+    if not inspect.isfunction(function):
+        return []
+    closure = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
+    return [marshal.dumps(function.__code__).hex(), *closure, repr(function.__defaults__)]
