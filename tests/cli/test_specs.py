@@ -31,7 +31,7 @@ def test_new_writes_what_simulate_runs(tmp_path: Path) -> None:
 
 def test_check_says_what_a_spec_holds_and_what_policies_are_told(bench: Path) -> None:
     done = run_command("spec", "check", bench / "two.toml")
-    told = "BVD-GLM-UCB is told the exact drift of each run"
+    told = "BVD-GLM-UCB is told the drift of each run (the exact one, or what the environment assumes)"
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{bench / 'two.toml'}: valid; 2 policies in 2 environments, 8 cells\n{told}\n"
     assert parse_json(run_command("spec", "check", bench / "two.toml", "--json").stdout) == {
