@@ -128,7 +128,7 @@ def test_hostile_bodies_cost_no_more_than_parsing(service: Local, name: str) -> 
     problem = read_problem(answer, 413, 422)
     assert len(problem["errors"]) <= 3
     assert gc.isenabled()
-    assert not any(isinstance(thing, dict) and len(thing) > 100_000 for thing in gc.get_objects())
+    assert not any(type(thing) is dict and len(thing) > 100_000 for thing in gc.get_objects())
 
 
 def test_the_first_errors_of_each_list_are_found() -> None:

@@ -72,7 +72,8 @@ def demo(
                 remark("no browser could be opened")
             for name, (title, settings) in STREAMS.items():
                 client.create(name, title=title, dim=DIM, intercept=True, **settings)
-            results = _play(client, seconds)
+            with _defer_interrupts():
+                results = _play(client, seconds)
             drift = client.info("adaptive").drift
             assert drift is not None  # the adaptive policy estimates it
             document = {**results, "address": client.url, "drift": to_plain(drift)}
@@ -82,6 +83,18 @@ def demo(
                 remark(f"still serving at {client.url}/ (Ctrl-C stops)")
                 with contextlib.suppress(KeyboardInterrupt):
                     signal.pause()
+
+
+@contextlib.contextmanager
+def _defer_interrupts() -> Iterator[None]:
+    """Only record signals in the block: while kernels load, a KeyboardInterrupt may be lost or end Python."""
+    signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    handlers = {each: signal.signal(each, lambda number, _: interrupts.append(number)) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
 
 
 def _has_desktop() -> bool:
@@ -120,6 +133,8 @@ def create_audience() -> Environment:
 
 def _play(client: Client, seconds: float) -> dict[str, Any]:
     """Send visitors, one after the other, to all streams, until the time is over."""
+    from windvane.client import ClientError
+
     audience = create_audience()
     audience.reward(1, audience.round(1).best)  # loads kernels before the clock starts
     visits, clicks = np.zeros(PARTS), np.zeros((len(STREAMS), PARTS))
@@ -131,8 +146,12 @@ def _play(client: Client, seconds: float) -> dict[str, Any]:
             offer = audience.round(min(tick, TICKS))
             arms = dict(zip(TOPICS, offer.arms[0, :, :DIM].tolist(), strict=True))
             would_click = [bool(audience.reward(offer.t, [mean])[0]) for mean in offer.means[0]]  # same luck for all
-            chosen = list(pool.map(functools.partial(_visit, client, arms, would_click), STREAMS))
-            if interrupts:  # while kernels load, a KeyboardInterrupt may be lost
+            try:
+                chosen = list(pool.map(functools.partial(_visit, client, arms, would_click), STREAMS))
+            except ClientError:  # Ctrl-C reaches the service too
+                if not interrupts:
+                    raise
+            if interrupts:
                 raise KeyboardInterrupt
             part = int(passed * PARTS)
             visits[part] += 1

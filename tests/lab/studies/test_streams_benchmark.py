@@ -284,7 +284,7 @@ def test_benchmark_streams(folder: Path) -> None:
     assert greedy["mistakes"] == next(e for e in results.entries if e.label == "Greedy").final.mean()
     assert windvane_command("compare new/out/one", folder).stdout
     (folder / "one.csv").write_text(make_table(120, 9))
-    fails(line, folder, "new/out/one", "another experiment")
+    fails(line, folder, "new/out/one", "different experiment")
     windvane_command(f"{line} --restart", folder)
 
 
