@@ -77,11 +77,11 @@ def demo(
             drift = client.info("adaptive").drift
             assert drift is not None  # the adaptive policy estimates it
             document = {**results, "address": client.url, "drift": to_plain(drift)}
-            Answer(document, _describe(results, drift)).print(as_json)
-            if keep:
-                sys.stdout.flush()
-                remark(f"still serving at {client.url}/ (Ctrl-C stops)")
-                with contextlib.suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt) if keep else contextlib.nullcontext():
+                Answer(document, _describe(results, drift)).print(as_json)
+                if keep:
+                    sys.stdout.flush()
+                    remark(f"still serving at {client.url}/ (Ctrl-C stops)")
                     signal.pause()
 
 
