@@ -30,8 +30,10 @@ _hashes: dict[str, tuple[Any, str]] = {}  # of source files when they were first
 
 def hash_code(value: Any) -> str:
     """Return a hash of what defines a class or function."""
-    parts = [_hash_definition(part) for part in inspect.getmro(value)] if isinstance(value, type) else []
-    parts += [] if isinstance(value, type) else [_hash_definition(value), *_list_bindings(value)]
+    if isinstance(value, type):
+        parts = [_hash_definition(part) for part in inspect.getmro(value)]
+    else:
+        parts = [_hash_definition(value), *_list_bindings(value)]
     return hashlib.sha256("\n".join(filter(None, parts)).encode()).hexdigest()
 
 
@@ -41,14 +43,19 @@ def hash_own_code(spec: Spec) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:16] if hashes else ""
 
 
+def uses_own_code(spec: Spec) -> bool:
+    """Return whether ``spec`` names code that is not part of windvane."""
+    return any(True for _ in _list_own_code(spec))
+
+
 def _list_own_code(spec: Spec) -> Iterator[Any]:
     for policy in spec.policies:
         if policy.policy not in POLICIES:
             yield resolve_policy(policy.policy)
         yield from _resolve(policy.settings.get("link"))
     for environment in spec.environments:
-        for holder, name in ((environment, "make"), (environment, "arms"), (environment, "link")):
-            yield from _resolve(getattr(holder, name, None))
+        for name in ("make", "arms", "link"):
+            yield from _resolve(getattr(environment, name, None))
         yield from _resolve(getattr(getattr(environment, "drift", None), "function", None))
 
 

@@ -20,7 +20,7 @@ from windvane.errors import WindvaneError
 from windvane.kernels.threads import get_threads, set_threads
 from windvane.lab.run.build import build_environment, build_policy, close_environment, resolve_policy
 from windvane.lab.run.cells import Cell, list_variants
-from windvane.lab.run.own_code import hash_own_code
+from windvane.lab.run.own_code import uses_own_code
 from windvane.lab.run.play import CellResult, play_cell
 from windvane.lab.run.progress import ProgressWriter
 from windvane.lab.run.versions import list_versions
@@ -172,7 +172,7 @@ def _run_in_processes(work: Work, jobs: int) -> Generator[Finished]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
             yield from pool(compute(*task) for task in work.tasks())
-        if hash_own_code(work.spec):  # workers keep modules that they have imported, and the user may edit them
+        if uses_own_code(work.spec):  # workers keep modules that they have imported, and the user may edit them
             get_reusable_executor().shutdown(wait=True)
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
