@@ -1,0 +1,1 @@
+"""Logs of decisions: is a log sound, does its world drift, and what would another policy have earned?"""
