@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import math
 import os
 import signal
@@ -34,10 +35,12 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "never-forgets": ("the same policy, with an infinite memory", {"gamma": 1.0}),
     "random": ("a random topic each time", {"policy": "UniformRandom"}),
 }
+EXPORTED = "adaptive"  # whose log --export writes
 DIM = 5
 STRENGTH = 2.5  # of the audience's taste, in log-odds
 REST = -1.5  # log-odds of a click on a topic that nobody cares about
 TICKS = 1_000_000  # of simulated time: a visit happens at a tick, at any rate of visits
+EXPLORATION = 0.1  # epsilon of the stream that is exported: off-policy evaluation needs every arm to be possible
 PARTS = 10
 BARS = "▁▂▃▄▅▆▇█"  # the highest is for the best possible rate or more
 
@@ -50,6 +53,13 @@ def demo(
         typer.Option("--open/--no-open", help="Show the live page in a browser (default: if there is a desktop)."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep serving after the summary, until Ctrl-C.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the log of the adaptive stream to this NDJSON file; the stream then explores.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the live service for a minute: a simulated audience, whose taste changes, clicks through the HTTP API.
@@ -58,10 +68,15 @@ def demo(
     forgets, and one plays at random. The store is temporary. ("make demo" is something else: it runs "windvane
     reproduce", the paper's experiment.)
 
+    With --export, the adaptive stream plays one decision in ten at random, so that its log can be evaluated.
+
     Examples:
       windvane demo
       windvane demo --seconds 20 --keep
+      windvane demo --export log.ndjson   # then: windvane check log.ndjson, and drift, and replay
     """
+    if export is not None and not export.parent.is_dir():
+        raise InputError(f"{export.parent} is not a folder; --export cannot write to it")
     signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # a closed terminal: the service must not outlive it
     with tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
         remark("starting the service (the first time, kernels are compiled: about 10 s)")
@@ -71,10 +86,14 @@ def demo(
             if (_has_desktop() if open_page is None else open_page) and not webbrowser.open(f"{client.url}/"):
                 remark("no browser could be opened")
             for name, (title, settings) in STREAMS.items():
-                client.create(name, title=title, dim=DIM, intercept=True, **settings)
+                explore = {"epsilon": EXPLORATION} if export is not None and name == EXPORTED else {}
+                client.create(name, title=title, dim=DIM, intercept=True, **settings, **explore)
             with _defer_interrupts():
                 results = _play(client, seconds)
-            drift = client.info("adaptive").drift
+            if export is not None:
+                _export(client, export)
+                results["export"] = export
+            drift = client.info(EXPORTED).drift
             assert drift is not None  # the adaptive policy estimates it
             document = {**results, "address": client.url, "drift": to_plain(drift)}
             with contextlib.suppress(KeyboardInterrupt) if keep else contextlib.nullcontext():
@@ -165,6 +184,16 @@ def _play(client: Client, seconds: float) -> dict[str, Any]:
     return {"seconds": seconds, "visits": int(total), "best": best / total, "streams": streams}
 
 
+def _export(client: Client, file: Path) -> None:
+    """Write the log of a stream as lines of JSON, all of it or nothing."""
+    part = file.with_name(f"{file.name}.part")
+    with ProgressBar("writing the log", "events") as report, part.open("w", encoding="utf-8") as lines:
+        for count, event in enumerate(client.events(EXPORTED), 1):
+            lines.write(json.dumps(event) + "\n")
+            report(count)
+    part.replace(file)
+
+
 def _visit(client: Client, arms: dict[str, list[float]], would_click: list[bool], stream: str) -> int:
     """Show a visitor what the stream decides, and send the click; return the index of the topic."""
     decision = client.decide(stream, arms)
@@ -189,4 +218,9 @@ def _describe(results: dict[str, Any], drift: Drift) -> Blocks:
     is_clear = drift.verdict == "drift" and drift.evidence is not None
     evidence = f" (log-likelihood {drift.evidence:.0f} nats better than without)" if is_clear else ""
     memory = "all data so far" if drift.memory is None else f"about the last {drift.memory:.0f} decisions"
-    return [table, f'What "adaptive" has learned about the drift: {drift.verdict}{evidence}; it uses {memory}.']
+    written = [f'The log of "{EXPORTED}": {results["export"]}'] if "export" in results else []
+    return [
+        table,
+        *written,
+        f'What "adaptive" has learned about the drift: {drift.verdict}{evidence}; it uses {memory}.',
+    ]
