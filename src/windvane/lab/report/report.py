@@ -7,11 +7,8 @@ the templates in ``page/``; this module gives them the results and the charts.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +28,7 @@ from windvane.lab.figures.over_time_figure import (
 from windvane.lab.figures.plotly_renderer import render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
+from windvane.lab.report.assets import page_scripts, read_asset, security_policy
 from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import row_of, told_text
 from windvane.lab.studies.streams_benchmark import recent_accuracy
@@ -83,10 +81,10 @@ def write_report(
     checked = [entry for entry in entries if entry.diagnostics]
     charts["projection"] = {"options": [render(projection_figure(path)) for path in paths]}
     charts["diagnostics"] = {"options": [render(diagnostics_figure(entry)) for entry in checked]}
-    scripts = [_read_plotly(), _read("report.js")]
+    scripts = page_scripts()
     page = TEMPLATES.get_template("report.html").render(
-        security_policy=_security_policy(scripts),
-        style=_read("report.css"),
+        security_policy=security_policy(scripts),
+        style=read_asset("report.css"),
         scripts=scripts,
         heading=tidy(heading, 200),
         results=results,
@@ -106,24 +104,6 @@ def write_report(
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, page.encode())
     return target
-
-
-def _read(name: str) -> str:
-    return resources.files("windvane.lab.report").joinpath("page", name).read_text(encoding="utf-8")
-
-
-def _read_plotly() -> str:
-    """plotly.js, so that no part of it ends the script element, and as a browser's parser would leave it."""
-    from plotly.offline import get_plotlyjs
-
-    code: str = get_plotlyjs()
-    return code.replace("\r\n", "\n").replace("\r", "\n").replace("</script", r"<\/script")
-
-
-def _security_policy(scripts: Sequence[str]) -> str:
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 
 
 # --- how the page writes numbers, and its templates --------------------------------------------------------------

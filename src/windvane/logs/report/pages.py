@@ -1,0 +1,107 @@
+"""An analysis as people read it: an answer, sections with texts, tables and figures; and the page that shows them.
+
+The commands print the same description without its figures. The page needs no network: see
+:mod:`windvane.lab.report.assets`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from windvane._files import write_atomically
+from windvane.lab.figures.description import Figure
+
+if TYPE_CHECKING:
+    import jinja2
+
+Tone = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """A table of texts. The first ``left`` columns are aligned to the left."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    left: int = 1
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, one chart per panel; ``spoken`` describes it to those who cannot see it."""
+
+    figure: Figure
+    spoken: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page. ``is_printed``: whether the command prints it, too. ``code`` can be copied."""
+
+    title: str
+    lines: Sequence[str] = ()
+    table: DataTable | None = None
+    pictures: Sequence[Picture] = ()
+    code: str = ""
+    is_printed: bool = True
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """A whole analysis. ``facts``: how it was made, by name."""
+
+    heading: str
+    answer: str
+    tone: Tone
+    sections: Sequence[Section]
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_page(page: LogPage, target: Path) -> Path:
+    """Write the page to ``target``, in one step."""
+    from windvane.lab.figures.plotly_renderer import render
+    from windvane.lab.report.assets import page_scripts, read_asset, security_policy
+
+    charts = {}
+    for i, section in enumerate(page.sections):
+        for j, picture in enumerate(section.pictures):
+            for k, chart in enumerate(render(picture.figure)):
+                charts[f"chart-{i}-{j}-{k}"] = chart
+    scripts = page_scripts()
+    text = (
+        _templates()
+        .get_template("log.html")
+        .render(
+            page=page,
+            charts=charts,
+            scripts=scripts,
+            security_policy=security_policy(scripts),
+            style=read_asset("report.css"),
+        )
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, text.encode())
+    return target
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    import jinja2
+
+    templates = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("windvane.logs.report", "page"), jinja2.PackageLoader("windvane.lab.report", "page")]
+        ),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return templates

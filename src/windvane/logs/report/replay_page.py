@@ -1,0 +1,215 @@
+"""The evaluation of policies on a log, as people read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip
+from windvane.lab.figures.style import INK, PALETTE
+from windvane.logs.evaluation.results import Estimate, Evaluation, PolicyEvaluation, RecommendationsResult
+from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
+from windvane.logs.report.time_axis import TimeAxis
+
+UNKNOWN = "–"
+
+
+def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[str, str]) -> LogPage:
+    """Return the page about an evaluation."""
+    is_answered = any(
+        policy.recommendations and policy.recommendations.value.is_answered for policy in evaluation.policies
+    )
+    sections = [
+        _describe_recommendations(evaluation, has_times),
+        *_describe_comparisons(evaluation),
+        *_describe_variants(evaluation),
+        *_describe_thinning(evaluation),
+        *_describe_models(evaluation),
+        _describe_weights(evaluation),
+        _describe_settings(evaluation),
+    ]
+    return LogPage(
+        heading=f"What other policies would have earned: {evaluation.log.source}",
+        answer=evaluation.answer,
+        tone="ok" if is_answered else "warning",
+        sections=[section for section in sections if section is not None],
+        facts={
+            **facts,
+            "Confidence": f"{1.0 - evaluation.alpha:.0%}, at all times at once",
+            "Seed": str(evaluation.seed),
+        },
+    )
+
+
+def format_estimate(estimate: Estimate) -> str:
+    """Return the value with its interval, or why there is none."""
+    if estimate.value is None:
+        return f"cannot be answered: {estimate.reason}"
+    interval = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.4g} to {estimate.high:.4g})"
+    return f"{estimate.value:.4g}{interval}"
+
+
+def format_size(size: float | None) -> str:
+    """Return an effective sample size."""
+    return UNKNOWN if size is None or not math.isfinite(size) else f"{size:,.0f}"
+
+
+def _list_caveats(estimates: Sequence[Estimate]) -> list[str]:
+    """Return what the numbers of a table mean and rely on, each once."""
+    texts = [text for estimate in estimates for text in (estimate.estimand, estimate.caveat) if text]
+    return [text[0].upper() + text[1:] + ("" if text.endswith(".") else ".") for text in dict.fromkeys(texts)]
+
+
+def _with_recommendations(evaluation: Evaluation) -> Iterator[tuple[PolicyEvaluation, RecommendationsResult]]:
+    for policy in evaluation.policies:
+        if policy.recommendations is not None:
+            yield policy, policy.recommendations
+
+
+def _describe_recommendations(evaluation: Evaluation, has_times: bool) -> Section | None:
+    evaluated = list(_with_recommendations(evaluation))
+    if not evaluated:
+        return None
+    rows = [
+        [policy.label, format_estimate(result.value), format_size(result.value.effective_sample_size),
+         format_estimate(result.difference_to_log)]
+        for policy, result in evaluated
+    ]  # fmt: skip
+    logged = evaluation.log.value
+    rows.append(["the log itself", format_estimate(logged), format_size(logged.effective_sample_size), UNKNOWN])
+    table = DataTable(["policy", "reward per decision", "effective decisions", "more than the log"], rows, left=4)
+    pictures = []
+    if any(result.value.is_answered and result.checkpoints for _, result in evaluated):
+        pictures = [
+            Picture(
+                _draw_values(evaluation, has_times),
+                "Line chart: the value of each policy over the time of the log, with its interval.",
+                "Mean over all rows so far, with an interval that holds at all times at once. Below: exponentially "
+                "weighted means, which show how the value changes, without an interval.",
+            )
+        ]
+    lines = _list_caveats([result.value for _, result in evaluated])
+    return Section("Value of recommendations", lines, table, pictures)
+
+
+def _draw_values(evaluation: Evaluation, has_times: bool) -> Figure:
+    answered = [(p, r) for p, r in _with_recommendations(evaluation) if r.value.is_answered and r.checkpoints]
+    times = [point.time for point in answered[0][1].checkpoints]
+    axis = TimeAxis(times[0], times[-1], has_times=has_times)
+    whole: list[Mark] = []
+    recent: list[Mark] = []
+    for group, (policy, result) in enumerate(answered):
+        look = PALETTE[group % len(PALETTE)]
+        points = result.checkpoints
+        x = axis.place([point.time for point in points])
+        low, value, high, now = (
+            np.array([math.nan if getattr(point, name) is None else getattr(point, name) for point in points])
+            for name in ("low", "value", "high", "recent")
+        )
+        whole.append(Band(x, low, high, look.colour, group))
+        whole.append(Series(x, value, look.colour, policy.label, "mean", group=group))
+        recent.append(Series(x, now, look.colour, policy.label, "mean", group=group))
+    if evaluation.log.value.value is not None:
+        for marks in (whole, recent):
+            marks.append(Strip("y", evaluation.log.value.value, evaluation.log.value.value, text="the log", colour=INK))
+    middle = [mark.y[len(mark.y) // 5 :] for mark in whole if isinstance(mark, Series)]
+    low, high = (float(end([np.nanmin(y) if end is min else np.nanmax(y) for y in middle])) for end in (min, max))
+    margin = 1.5 * (high - low) + 0.02 * max(abs(low), abs(high))
+    limits = {"low": low - margin, "high": high + margin}
+    title = "Reward per decision"
+    return Figure(
+        [
+            Panel(axis.describe(), Axis(title, has_grid=True, value="value", **limits), whole, "All rows so far"),
+            Panel(axis.describe(), Axis(title, has_grid=True, value="recent value"), recent, "Recent rows"),
+        ]
+    )
+
+
+def _describe_comparisons(evaluation: Evaluation) -> Iterator[Section]:
+    if not evaluation.comparisons:
+        return
+    verdicts = {True: "significant", False: "no significant difference", None: UNKNOWN}
+    rows = [
+        [f"{c.policy} minus {c.baseline}", format_estimate(c.difference),
+         format_size(c.difference.effective_sample_size), verdicts[c.is_significant]]
+        for c in evaluation.comparisons
+    ]  # fmt: skip
+    table = DataTable(["policies", "difference", "effective decisions", "verdict"], rows, left=4)
+    lines = _list_caveats([c.difference for c in evaluation.comparisons])
+    yield Section("Paired differences", lines, table)
+
+
+def _describe_variants(evaluation: Evaluation) -> Iterator[Section]:
+    evaluated = [(policy, result) for policy, result in _with_recommendations(evaluation) if result.variants]
+    if not evaluated:
+        return
+    rows = [
+        [policy.label, name, format_estimate(estimate), format_size(estimate.effective_sample_size), estimate.caveat]
+        for policy, result in evaluated
+        for name, estimate in result.variants.items()
+    ]
+    table = DataTable(["policy", "estimator", "reward per decision", "effective decisions", "caveat"], rows, left=5)
+    lines = ["The same value by other estimators. If they disagree by more than chance explains, distrust all of them."]
+    yield Section("Other estimators", lines, table, is_printed=False)
+
+
+def _describe_thinning(evaluation: Evaluation) -> Iterator[Section]:
+    rows, estimates, reasons = [], [], []
+    for policy in evaluation.policies:
+        if policy.thinning is None:
+            continue
+        if policy.thinning.reason:
+            reasons.append(f"{policy.label}: {policy.thinning.reason}")
+        for run in policy.thinning.runs:
+            estimates += [run.value, run.all_rows]
+            rows.append(
+                [policy.label, f"{run.share:.3%}", f"{run.accepted:,}", format_estimate(run.value),
+                 format_estimate(run.all_rows), format_size(run.all_rows.effective_sample_size)]
+            )  # fmt: skip
+    if rows or reasons:
+        columns = ["policy", "share", "accepted rows", "from accepted rows", "from all rows", "effective decisions"]
+        lines = [*dict.fromkeys(reasons), *_list_caveats(estimates)]
+        yield Section(
+            "On-policy learning on a share of the traffic", lines, DataTable(columns, rows, left=1) if rows else None
+        )
+
+
+def _describe_models(evaluation: Evaluation) -> Iterator[Section]:
+    models = [(policy.label, policy.model) for policy in evaluation.policies if policy.model is not None]
+    if models:
+        rows = [
+            [label, format_estimate(model.value), f"{model.lanes}", f"{model.log_value:.4g}",
+             "all" if model.memory is None else f"{model.memory:,.0f} decisions"]
+            for label, model in models
+        ]  # fmt: skip
+        columns = ["policy", "reward per decision", "simulated runs", "model's value of the log", "memory of the model"]
+        lines = _list_caveats([model.value for _, model in models])
+        yield Section("In a simulation of the fitted model", lines, DataTable(columns, rows, left=2))
+
+
+def _describe_weights(evaluation: Evaluation) -> Section | None:
+    rows = [
+        [policy.label, f"{w.counting_rows:,} of {w.rows:,}", format_size(w.effective_sample_size),
+         format_size(w.effective_rare_outcomes), f"{w.mean:.3g}", f"{w.largest:.4g}", f"{w.top_share:.1%}"]
+        for policy, result in _with_recommendations(evaluation)
+        for w in [result.weights]
+    ]  # fmt: skip
+    if not rows:
+        return None
+    columns = [
+        "policy", "rows that count", "effective decisions", "effective rare outcomes", "mean weight", "largest",
+        "carried by the top 1 %",
+    ]  # fmt: skip
+    lines = ["A row counts if the policy might have played the logged arm. The mean weight should be 1 up to chance."]
+    return Section("Weights", lines, DataTable(columns, rows), is_printed=False)
+
+
+def _describe_settings(evaluation: Evaluation) -> Section:
+    def list_settings(settings: object) -> str:
+        return ", ".join(f"{name}={value}" for name, value in dict(settings).items()) or UNKNOWN  # type: ignore[call-overload]
+
+    rows = [[p.label, p.policy, list_settings(p.settings), list_settings(p.assumed)] for p in evaluation.policies]
+    table = DataTable(["policy", "class", "your settings", "assumed, because nobody knows it"], rows, left=4)
+    return Section("The policies", (), table, is_printed=False)

@@ -1,0 +1,1 @@
+"""Check whether a log is sound."""

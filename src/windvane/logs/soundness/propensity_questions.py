@@ -1,0 +1,127 @@
+"""Questions about propensities.
+
+If the recorded propensities p_t are right, an arm a that was on offer has mean(1{a_t = a} / p_t) = 1 over the rows that
+offer it, whatever the world and the logging policy, which may learn: each term minus 1 is a martingale difference. So
+the mean over arms of these, the mean importance weight of a policy that plays every arm on offer with the same
+probability, is 1, too. Wrong propensities, rows that were lost depending on the arm, and arms that were never possible
+show as deviations that the stated intervals do not explain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from windvane.arguments import Array
+from windvane.logs.soundness.log_columns import LogColumns
+from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, list_names
+
+LEVEL = 0.01  # of each test: one sound log in a hundred fails it
+FEWEST_PLAYS = 20  # plays of an arm below which the normal approximation of its test is poor
+SUM_ERROR = 1e-3  # by which probabilities may miss the sum 1: they are often stored with four digits
+SMALL_SAMPLE = 100.0  # effective decisions: a standard error of at most 0.05 for a mean of clicks
+
+
+def check_propensities(columns: LogColumns) -> list[CheckLine]:
+    """Check whether propensities are recorded and possible."""
+    question, p = "Are propensities recorded?", columns.propensity
+    known = ~np.isnan(p)
+    if not known.any():
+        advice = "record the probability of the arm that was played; without it, other policies cannot be evaluated"
+        return [CheckLine(question, "warning", "no", advice)]
+    lines = []
+    if not known.all():
+        finding = f"{int((~known).sum()):,} rows have none"
+        advice = "these rows cannot be used to evaluate policies"
+        lines.append(CheckLine(question, "warning", finding, advice))
+    elif (p == 1.0).all() and (columns.count > 1).any():
+        finding = "every propensity is 1: the log is deterministic"
+        advice = "play a small share of decisions at random (epsilon); until then, other policies cannot be evaluated"
+        return [CheckLine(question, "error", finding, advice)]
+    else:
+        finding = f"yes, from {p.min():.4g} to {p.max():.4g}"
+        lines.append(CheckLine(question, "ok", finding))
+    total = columns.total_probability
+    if total is not None:
+        wrong = int((np.abs(total - 1.0) > SUM_ERROR).sum())
+        finding = f"{wrong:,} rows do not" if wrong else "yes"
+        advice = "correct the logged probabilities" if wrong else ""
+        question = "Do the probabilities of all arms add up to 1?"
+        lines.append(CheckLine(question, "error" if wrong else "ok", finding, advice))
+    return lines
+
+
+def check_weights(weights: Array) -> list[CheckLine]:
+    """Check whether propensities are right on average, and how many decisions other policies can be judged by."""
+    if not len(weights) or (weights == weights[0]).all():
+        return []
+    mean, error = float(weights.mean()), float(weights.std(ddof=1)) / math.sqrt(len(weights))
+    reach = _quantile(LEVEL) * error
+    is_off = abs(mean - 1.0) > reach
+    finding = f"their mean weight is {mean:.4g} ({mean - reach:.4g} to {mean + reach:.4g}), and should be 1"
+    advice = "propensities are wrong, or rows were lost depending on the arm" if is_off else ""
+    question = "Are propensities right on average?"
+    lines = [CheckLine(question, "error" if is_off else "ok", finding, advice)]
+    size = float(weights.sum() ** 2 / np.square(weights).sum())
+    is_small = size < SMALL_SAMPLE
+    finding = f"a policy that plays at random has {size:,.0f} effective decisions of {len(weights):,}"
+    advice = "explore more (a larger epsilon), or collect more" if is_small else ""
+    question = "Is there enough exploration?"
+    lines.append(CheckLine(question, "warning" if is_small else "ok", finding, advice))
+    return lines
+
+
+def check_arms(columns: LogColumns) -> list[ArmCheck]:
+    """Return mean(1{a_t = a} / p_t) of each arm with an interval, at a level that holds for all arms together."""
+    inverse = 1.0 / columns.propensity
+    total = len(columns.arms)
+    played = np.bincount(columns.arm, minlength=total)
+    sums = np.bincount(columns.arm, inverse, total)
+    squares = np.bincount(columns.arm, np.square(inverse), total)
+    reach = _quantile(LEVEL / max(total, 1))
+    checks = []
+    for i in np.argsort(-played, kind="stable").tolist():
+        n = int(columns.offered[i])
+        mean = sums[i] / n if n else math.nan
+        spread = max(squares[i] / n - mean**2, 0.0) if n else math.nan
+        half = reach * math.sqrt(spread / n) if n and played[i] >= FEWEST_PLAYS else math.nan
+        checks.append(
+            ArmCheck(
+                arm=columns.arms[i], offered=n, played=int(played[i]), mean_weight=mean, low=mean - half,
+                high=mean + half,
+            )
+        )  # fmt: skip
+    return checks
+
+
+def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckLine]:
+    """Check whether every arm was played, with the propensities that the log has."""
+    lines = []
+    unplayed = [arm.arm for arm in arms if not arm.played]
+    if unplayed:
+        finding = f"{len(unplayed)} arms on offer were never played: {list_names(unplayed)}"
+        advice = "nothing is known about them; a policy that plays them cannot be evaluated"
+        lines.append(CheckLine("Was every arm played?", "warning", finding, advice))
+    elif len(arms) > 1:
+        lines.append(CheckLine("Was every arm played?", "ok", f"yes, all {len(arms)} arms"))
+    tested = [arm for arm in arms if not math.isnan(arm.low)]
+    if not tested or (columns.propensity == 1.0).all():
+        return lines
+    off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high]
+    question = "Are propensities right for each arm?"
+    if off:
+        finding, advice = f"not for {list_names(off)}", "compare the logged probabilities with those that were used"
+        lines.append(CheckLine(question, "error", finding, advice))
+    else:
+        finding = f"no contradiction in the {len(tested)} arms with {FEWEST_PLAYS} plays or more"
+        lines.append(CheckLine(question, "ok", finding))
+    return lines
+
+
+def _quantile(level: float) -> float:
+    """Return the two-sided normal quantile."""
+    from scipy.special import ndtri
+
+    return float(ndtri(1.0 - level / 2.0))

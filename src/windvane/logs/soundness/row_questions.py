@@ -1,0 +1,97 @@
+"""Questions about the rows of a log: whether they can be read, are in order, and have rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from windvane.agent.memory import describe_seconds
+from windvane.logs.problems import ProblemCount
+from windvane.logs.soundness.log_columns import LogColumns
+from windvane.logs.soundness.verdicts import CheckLine, Verdict
+
+FEW_OUTCOMES = 50  # of the rarer kind: a relative standard error of 14 %
+SERIOUS = 0.01  # share of rows that are left out from which on the log is not sound
+
+
+def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list[CheckLine]:
+    """Check whether every row could be read."""
+    question = "Can every row be read?"
+    if not problems:
+        return [CheckLine(question, "ok", f"all {len(columns):,} rows were read")]
+    lines = []
+    for problem in problems:
+        example = str(problem.examples[0]) if problem.examples else ""
+        what = "left out" if problem.is_dropped else "used, with that value unknown or adjusted"
+        finding = f"{problem.kind}: {problem.count:,} rows, {what}; first {example}"
+        is_serious = problem.is_dropped and problem.count > SERIOUS * (len(columns) + problem.count)
+        advice = "correct or remove these rows"
+        lines.append(CheckLine(question, "error" if is_serious else "warning", finding, advice))
+    return lines
+
+
+def check_times(columns: LogColumns) -> list[CheckLine]:
+    """Check whether rows are in the order of time."""
+    question = "Are rows in the order of time?"
+    if not columns.has_times:
+        advice = "record the time of each decision; without it, nothing can be said in hours"
+        return [CheckLine(question, "warning", "the log has no times", advice)]
+    time = columns.time
+    missing, backwards = int(np.isnan(time).sum()), int((np.diff(time[~np.isnan(time)]) < 0.0).sum())
+    if missing:
+        finding = f"{missing:,} rows have no time"
+        return [CheckLine(question, "error", finding, "record every time")]
+    if backwards:
+        finding, advice = f"{backwards:,} rows are earlier than the row before", "sort the log by time"
+        return [CheckLine(question, "warning", finding, advice)]
+    return [CheckLine(question, "ok", f"yes, over {describe_seconds(float(np.ptp(time)))}")]
+
+
+def check_ids(columns: LogColumns) -> list[CheckLine]:
+    """Check whether ids are unique."""
+    if columns.id_hash is None:
+        return []
+    repeated = len(columns.id_hash) - len(np.unique(columns.id_hash))
+    question = "Is every id unique?"
+    if not repeated:
+        return [CheckLine(question, "ok", "yes")]
+    advice = "a decision that is logged twice counts twice: keep the first"
+    return [CheckLine(question, "error", f"{repeated:,} ids repeat", advice)]
+
+
+def check_rewards(columns: LogColumns) -> list[CheckLine]:
+    """Check whether decisions have rewards, and enough of each kind."""
+    known = ~np.isnan(columns.reward)
+    share, values = known.mean(), columns.reward[known]
+    finding = f"{share:.1%} of decisions have a known reward"
+    advice = "set a default reward for decisions without one, or evaluate later; missing rewards bias every answer"
+    verdict: Verdict = "ok" if share > 0.999 else "warning" if share > 0.5 else "error"
+    lines = [
+        CheckLine("Does every decision have a reward?", verdict, finding,
+            advice="" if verdict == "ok" else advice,
+        )
+    ]  # fmt: skip
+    kinds = np.unique(values[:100_000])
+    if len(values) and len(kinds) <= 2:
+        rare = int(min((values == kinds[0]).sum(), (values == kinds[-1]).sum())) if len(kinds) == 2 else 0
+        finding = f"{rare:,} of the rarer outcome (mean reward {values.mean():.4g})"
+        is_enough = rare >= FEW_OUTCOMES
+        advice = "" if is_enough else f"collect more: below {FEW_OUTCOMES}, drift and policies cannot be judged"
+        question = "Are there enough rewards of each kind?"
+        lines.append(CheckLine(question, "ok" if is_enough else "warning", finding, advice))
+    return lines
+
+
+def check_delays(columns: LogColumns) -> list[CheckLine]:
+    """Check how late rewards are."""
+    delay = (columns.reward_time - columns.time)[np.isfinite(columns.reward_time)]
+    if not columns.has_times or not len(delay) or not delay.any():
+        return []
+    early = int((delay < 0.0).sum())
+    if early:
+        finding, advice = f"{early:,} rewards are earlier than their decision", "check the clocks of both logs"
+        return [CheckLine("How late are rewards?", "error", finding, advice)]
+    middle, late, last = (describe_seconds(float(value)) for value in np.quantile(delay, (0.5, 0.9, 1.0)))
+    finding = f"half within {middle}, 90 % within {late}, all within {last}"
+    return [CheckLine("How late are rewards?", "ok", finding)]

@@ -1,0 +1,36 @@
+"""Answers to questions about a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class CheckLine:
+    """The answer to one question: a verdict, what was seen, and what to do (empty if it is ok)."""
+
+    question: str
+    verdict: Verdict
+    finding: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmCheck:
+    """One arm: how often it was on offer and played, and mean(1{a_t = a} / p_t) with an interval; NaN if unknown."""
+
+    arm: str
+    offered: int
+    played: int
+    mean_weight: float
+    low: float
+    high: float
+
+
+def list_names(names: Sequence[str], most: int = 5) -> str:
+    """Return the first few names."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
