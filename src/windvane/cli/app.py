@@ -19,7 +19,7 @@ import windvane
 from windvane.cli.commands import COMMANDS, Group
 from windvane.cli.options import AsJson
 
-HELP = """Bandits in a drifting world: run and compare experiments, reproduce the paper, serve decisions.
+HELP = """Bandits in a drifting world: run experiments, reproduce the paper, serve decisions, analyse logs.
 
 Examples:
   windvane reproduce                   the paper's experiment, with a report
@@ -29,6 +29,7 @@ Examples:
   windvane benchmark drift --quick     every policy in twelve worlds
   windvane serve --store windvane.db   decisions over HTTP, and a live page
   windvane demo                        the service with a simulated audience
+  windvane drift log.ndjson            does the world of your log drift, and how fast?
 """
 EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted."
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 EXPERIMENTS = "Experiments"
 BENCHMARKS = "Benchmarks and studies"
 LIVE = "Live"
-LOGS = "Logs"  # a panel is shown once a command is in it
+LOGS = "Logs"
 INSTALLATION = "Installation"
 
 REPEAT = "repeat the command"
@@ -60,6 +60,9 @@ COMMANDS = {
     "verify": Command("stores.verify", LIVE, "service", "Check a store against a replay of its log."),
     "backup": Command("stores.backup", LIVE, "service", "Copy a store, even while a server uses it."),
     "restore": Command("stores.restore", LIVE, "service", "Install a backup as the store."),
+    "check": Command("log_analysis.check", LOGS, "logs", "Check whether a log is sound.", REPEAT),
+    "drift": Command("log_analysis.drift", LOGS, "logs", "Diagnose the drift of a log.", REPEAT),
+    "replay": Command("log_analysis.replay", LOGS, "logs", "Estimate what other policies would have earned.", REPEAT),
     "doctor": Command("installation.doctor", INSTALLATION, "cli", "Check this installation, and list its extras."),
     "compile": Command(
         "installation.compile_kernels", INSTALLATION, "cli", "Compile kernels in advance.",
@@ -68,5 +71,5 @@ COMMANDS = {
 }  # fmt: skip
 """The commands in the order of the help."""
 
-USE_OWN_CODE = {"spec", "simulate", "tune", "bound", "benchmark"}
+USE_OWN_CODE = {"spec", "simulate", "tune", "bound", "benchmark", "replay"}
 """The commands that may import a policy or drift of the user's, "module:Class", from the current folder."""

@@ -1,0 +1,208 @@
+"""Commands about logs: check, drift, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
+from windvane.cli.options import OUTPUT, Jobs, Seed, complete_policy, list_chosen, split_names
+
+if TYPE_CHECKING:
+    from windvane.logs.reading import FileLog
+    from windvane.logs.report.pages import LogPage
+
+LOG_PANEL, TABLE_PANEL = "The log", "Columns of a table"
+File = Annotated[
+    Path,
+    typer.Argument(help="The log: an export of windvane, CSV or Parquet, Open Bandit, VW dsjson or VW text."),
+]
+Alpha = Annotated[float, typer.Option(help="1 minus the confidence level.", min=1e-6, max=0.5)]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        help="The page to write (default: LOG-check.html and so on, in this folder).",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+def _column(what: str) -> Any:
+    return typer.Option(help=f"The column with {what}.", show_default=False, rich_help_panel=TABLE_PANEL)
+
+
+def _about_log(text: str, **more: Any) -> Any:
+    return typer.Option(help=text, show_default=False, rich_help_panel=LOG_PANEL, **more)
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """How a log is read: see :func:`windvane.logs.read`."""
+
+    format: Annotated[
+        str | None, _about_log("windvane, table, open-bandit, dsjson or vw (default: found out from the content).")
+    ] = None
+    features: Annotated[str | None, _about_log("Only these fields, separated by commas.")] = None
+    arms_from: Annotated[Path | None, _about_log("A table with a row of features for each arm.")] = None
+    max_dim: Annotated[int | None, _about_log("The largest dimension of the vectors.", min=1)] = None
+    reward_range: Annotated[tuple[float, float] | None, _about_log("The smallest and the largest possible reward.")] = (
+        None
+    )
+    floor: Annotated[
+        float | None, _about_log("A lower bound on the logging probability of every arm.", min=0.0, max=1.0)
+    ] = None
+    fixed_logging: Annotated[
+        bool, typer.Option("--fixed-logging", help="The logging policy did not learn.", rich_help_panel=LOG_PANEL)
+    ] = False
+    time: Annotated[str | None, _column("the time of the decision")] = None
+    arm: Annotated[str | None, _column("the arm that was played")] = None
+    reward: Annotated[str | None, _column("the reward")] = None
+    propensity: Annotated[str | None, _column("the probability with which the arm was played")] = None
+    reward_time: Annotated[str | None, _column("the time at which the reward arrived")] = None
+    id: Annotated[str | None, _column("the id of the decision")] = None
+    weight: Annotated[str | None, _column("the number of decisions that a row represents")] = None
+
+    def read(self, path: Path) -> FileLog:
+        """Read a log, with a progress bar."""
+        from windvane.logs import read
+
+        options = {name: value for name, value in vars(self).items() if name not in ("features", "fixed_logging")}
+        with ProgressBar("reading the log", "bytes") as progress:
+            return read(
+                path,
+                features=split_names(self.features),
+                is_adaptive=not self.fixed_logging,
+                progress=progress,
+                **list_chosen(**options),
+            )
+
+
+def check(source: LogSource, log: File, report: Report = None) -> Answer:
+    """Check whether a log is sound: order, ids, rewards, propensities, exploration.
+
+    Exit code 1: the log is not sound.
+
+    Examples:
+      windvane check log.ndjson
+      windvane check clicks.csv --time when --arm banner --reward clicked --propensity p
+      windvane check open_bandit.csv --arms-from item_context.csv
+    """
+    from windvane.logs import check as check_log
+    from windvane.logs.report.check_page import describe_check
+
+    rows = source.read(log)
+    result = check_log(rows)
+    page = describe_check(result, source=str(log), facts=_list_facts(rows))
+    return _publish(page, result, report or Path(f"{log.stem}-check.html"), int(result.verdict == "error"))
+
+
+def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, report: Report = None) -> Answer:
+    """Diagnose whether the world of a log drifts, how fast, where, and what to do about it.
+
+    Examples:
+      windvane drift log.ndjson
+      windvane drift clicks.csv --time when --arm banner --reward clicked --features hour,device
+    """
+    from windvane.logs import diagnose_drift
+    from windvane.logs.report.drift_page import describe_drift
+
+    rows = source.read(log)
+    with ProgressBar("diagnosing drift", "steps") as progress:
+        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=progress)
+    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows))
+    return _publish(page, result, report or Path(f"{log.stem}-drift.html"))
+
+
+def replay(
+    source: LogSource,
+    log: File,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help='A policy to evaluate, any number of times: OFUL, "D-LinUCB(gamma=0.99)", my_module:MyPolicy',
+            autocompletion=complete_policy,
+        ),
+    ],
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
+    epsilon: Annotated[float, typer.Option(help="Let policies play at random this often.", min=0.0, max=1.0)] = 0.0,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of the traffic for on-policy learning (default: the floor).", show_default=False),
+    ] = None,
+    estimands: Annotated[
+        str, typer.Option(help="What to estimate, separated by commas: recommendations, thinning, model.")
+    ] = "recommendations,thinning,model",
+    alpha: Alpha = 0.05,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    report: Report = None,
+) -> Answer:
+    """Estimate what other policies would have earned, from a log with propensities.
+
+    Examples:
+      windvane replay log.ndjson --policy AdaptiveGLMUCB --policy OFUL
+      windvane replay log.ndjson --policy "BVD-GLM-UCB(gamma=0.99)" --policy my_module:MyPolicy --baseline OFUL
+    """
+    from windvane.logs import evaluate
+    from windvane.logs.report.replay_page import describe_evaluation
+
+    rows = source.read(log)
+    with ProgressBar("evaluating policies", "rows") as progress:
+        result = evaluate(
+            rows,
+            policy,
+            estimands=tuple(split_names(estimands) or ()),
+            baseline=baseline,
+            epsilon=epsilon,
+            share=share,
+            alpha=alpha,
+            seed=seed,
+            jobs=jobs,
+            progress=progress,
+        )
+    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows))
+    return _publish(page, result, report or Path(f"{log.stem}-replay.html"))
+
+
+def _publish(page: LogPage, result: Any, target: Path, code: int = 0) -> Answer:
+    """Write the page, and return the answer: a sentence, the tables, and where the page is."""
+    from windvane.logs.report.pages import write_page
+
+    with ProgressBar("writing the report"):
+        write_page(page, target)
+    blocks: list[str | Table | Note] = [page.answer]
+    for section in page.sections:
+        if section.is_printed:
+            blocks += _print_section(section.title, section.table, section.lines, section.code)
+    return Answer({"result": result, "report": target}, [*blocks, "", f"report: {target}"], code)
+
+
+def _print_section(title: str, table: Any, lines: Sequence[str], code: str) -> Blocks:
+    blocks: list[str | Table | Note] = ["", Note(title, "bold")]
+    if table is not None:
+        blocks.append(Table(table.columns, table.rows, left=table.left))
+    blocks += [Note(line) for line in lines]
+    return [*blocks, code] if code else blocks
+
+
+def _list_facts(log: FileLog) -> dict[str, str]:
+    """Return how a log was read, for the page."""
+    schema = log.schema
+    low, high = schema.reward_range
+    floor = "none" if schema.floor is None else f"{schema.floor:.4g}"
+    declared = " (declared)" if schema.is_floor_declared else " (the smallest in the log)" if schema.floor else ""
+    return {
+        "Log": schema.source,
+        "Format": schema.format,
+        "Rows": f"{schema.rows:,}",
+        "Vectors": f"{schema.dim} coordinates: {', '.join(schema.names[:20])}{' ...' if schema.dim > 20 else ''}",
+        "Range of rewards": f"{low:g} to {high:g}",
+        "Propensities": schema.propensities,
+        "Floor of the logging probabilities": floor + declared,
+        "Logging policy": "may have learned" if schema.is_adaptive else "did not learn",
+    }
