@@ -110,6 +110,12 @@ class Problems:
             more = total - EXAMPLES if i == EXAMPLES - 1 and total > EXAMPLES else 0
             self.add(kind, int(places[i]), field, value, expected, is_dropped=is_dropped, count=1 + more)
 
+    def copy_from(self, problem: ProblemCount) -> None:
+        """Add the problems of another pass."""
+        count, is_dropped, examples = self._counts.get(problem.kind, (0, problem.is_dropped, []))
+        examples = [*examples, *problem.examples][:EXAMPLES]
+        self._counts[problem.kind] = count + problem.count, is_dropped, examples
+
     def check_share(self, source: str) -> None:
         """Raise ``ArgumentError`` if no row is usable, or more than :data:`MOST_BAD` of the rows are not."""
         usable = self.rows_read - self.rows_dropped

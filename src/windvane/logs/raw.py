@@ -156,6 +156,10 @@ class RawRows:
     def __len__(self) -> int:
         return len(self.place)
 
+    def replace(self, **arrays: Array) -> RawRows:
+        """Return the same rows with some arrays replaced."""
+        return replace(self, **arrays)  # type: ignore[arg-type]
+
     def select(self, rows: slice | Index | Mask) -> RawRows:
         """Return some of the rows, in the order of ``rows``."""
         n = len(self)
@@ -255,4 +259,6 @@ def _join_columns(parts: Sequence[FieldColumn | None], sizes: Sequence[int]) -> 
             rows.append(before + (np.arange(size) if part.rows is None else part.rows))
         before += size
     is_full = len(present) == len(parts) and all(part.rows is None for part in present)
-    return FieldColumn(np.concatenate(data), tuple(codes) if is_text else None, None if is_full else np.concatenate(rows))
+    return FieldColumn(
+        np.concatenate(data), tuple(codes) if is_text else None, None if is_full else np.concatenate(rows)
+    )

@@ -78,9 +78,7 @@ class _Lines:
         return text
 
 
-def _read_rows(
-    lines: _Lines, delimiter: str, count: int, problems: Problems
-) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(lines: _Lines, delimiter: str, count: int, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """Yield the line and the cells of each row with ``count`` cells; the others are problems."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:

@@ -47,7 +47,9 @@ def read_batches(path: Path, wanted: Sequence[str], report: Report, size: int = 
         except (pa.ArrowException, OSError) as error:
             hint = " ".join(str(error).split())
             where = f"{path} after row {done}"
-            raise ArgumentError("path", str(path), "a Parquet file", got="damaged data", where=where, hint=hint) from None
+            raise ArgumentError(
+                "path", str(path), "a Parquet file", got="damaged data", where=where, hint=hint
+            ) from None
 
 
 def read_columns(

@@ -86,9 +86,7 @@ class TableReader(Reader):
         if self.is_parquet:
             chunks = parquet_files.read_columns(self.path, wanted, texts, report)
         else:
-            chunks = csv_files.read_columns(
-                self.path, self.names, self._delimiter, wanted, texts, problems, report
-            )
+            chunks = csv_files.read_columns(self.path, self.names, self._delimiter, wanted, texts, problems, report)
         for places, columns in chunks:
             yield self._build(places, columns, problems)
 
@@ -195,7 +193,9 @@ def read_arms(path: Path, arm: str) -> dict[str, dict[str, Any]]:
             features[name] = {field: values[i] for field, values in lists.items() if values[i] is not None}
     for problem in problems:
         example = problem.examples[0]
-        raise ArgumentError("arms_from", str(path), f"a table without {problem.kind}", got=example.value, where=f"row {example.place}")
+        raise ArgumentError(
+            "arms_from", str(path), f"a table without {problem.kind}", got=example.value, where=f"row {example.place}"
+        )
     if not features:
         raise ArgumentError("arms_from", str(path), "a table with a row for each arm", got="no row")
     return features
