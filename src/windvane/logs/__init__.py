@@ -1,4 +1,4 @@
-"""Logs of decisions: is a log sound, does its world drift, and what would another policy have earned?
+"""Logs of decisions: whether a log is sound, whether its world drifts, and what another policy would have earned.
 
 The public names are declared in ``__init__.pyi`` and loaded on first use.
 """

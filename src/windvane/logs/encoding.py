@@ -89,7 +89,8 @@ def plan_features(
     per_arm = _list_candidates("per_arm", own, total, wanted, left_out)
     if per_arm:
         chosen = _choose([*per_arm, *shared], max_dim - 1, left_out)
-        return Plan(Features(**_declare(chosen)), left_out)
+        declared = _declare(chosen)
+        return Plan(Features(shared=declared["shared"], per_arm=declared["per_arm"]), left_out)
     if 1 + len(arms) > max_dim:
         expected = f"at least {1 + len(arms)}, because arms are known by their names only, and there are {len(arms)}"
         hint = "give a file with features of the arms (arms_from), or another column for the arm"

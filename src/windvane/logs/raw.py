@@ -164,9 +164,10 @@ class RawRows:
         """Return some of the rows, in the order of ``rows``."""
         n = len(self)
         index = np.arange(n)[rows]
-        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in ARRAYS}
+        chosen: dict[str, Any] = {name: None if array is None else array[index] for name, array in arrays.items()}
         return RawRows(
-            **{name: None if array is None else array[index] for name, array in arrays.items()},
+            **chosen,
             arm=self.arm.select(index, n),
             context={name: column.select(index, n) for name, column in self.context.items()},
             offers=None if self.offers is None else self.offers.select(index),
@@ -211,9 +212,10 @@ def concatenate(parts: Sequence[RawRows]) -> RawRows:
         return parts[0]
     sizes = [len(part) for part in parts]
     arrays = {name: [getattr(part, name) for part in parts] for name in ARRAYS}
+    joined: dict[str, Any] = {name: None if each[0] is None else np.concatenate(each) for name, each in arrays.items()}
     offers = [part.offers for part in parts if part.offers is not None]
     return RawRows(
-        **{name: None if each[0] is None else np.concatenate(each) for name, each in arrays.items()},
+        **joined,
         arm=_join_columns([part.arm for part in parts], sizes),
         context=_join_fields([part.context for part in parts], sizes),
         offers=_join_offers(offers) if offers else None,

@@ -93,7 +93,7 @@ def read(
     is_adaptive: bool = True,
     progress: Progress | None = None,
 ) -> FileLog:
-    """Read a log of decisions from a file.
+    r"""Read a log of decisions from a file.
 
     The file is read twice or more often, in constant memory: first to find its arms, the ranges of its fields and its
     problems, and then whenever its rows are asked for.
@@ -139,7 +139,7 @@ def read(
     --------
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
-    >>> _ = file.write_text("arm,device,reward,propensity\\nred,phone,1,0.5\\nblue,desktop,0,0.5\\n")
+    >>> _ = file.write_text("arm,device,reward,propensity\nred,phone,1,0.5\nblue,desktop,0,0.5\n")
     >>> log = read(file)
     >>> log.schema.format, log.schema.rows, log.schema.arms, log.schema.propensities
     ('table', 2, ('blue', 'red'), 'played arm')

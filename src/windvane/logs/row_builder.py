@@ -134,7 +134,7 @@ class _FieldLists:
                 self._lists[name] = [], []
             rows, values = self._lists[name]
             rows.append(row)
-            values.append(cleaned)  # type: ignore[arg-type]
+            values.append(cleaned)
 
     @staticmethod
     def _clean(value: Any) -> float | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from windvane.arguments import Array, Index, Mask
+from windvane.arguments import Index, Mask
 from windvane.logs.problems import Problems
 from windvane.logs.raw import FieldColumn, RawRows
 
@@ -66,7 +68,7 @@ def find_usable(raw: RawRows, problems: Problems, rules: RowRules) -> Mask:
 
 
 def _report(
-    raw: RawRows, wrong: Mask, problems: Problems, kind: str, field: str, values: Array, expected: str,
+    raw: RawRows, wrong: Mask, problems: Problems, kind: str, field: str, values: npt.NDArray[Any], expected: str,
     is_dropped: bool = True,
 ) -> Mask:  # fmt: skip
     """Add the rows ``wrong`` to ``problems``, and return the others."""
@@ -91,7 +93,8 @@ def _check_arms(raw: RawRows, usable: Mask, problems: Problems, rules: RowRules)
 
 
 def _is_one_of(column: FieldColumn, names: Collection[str]) -> Mask:
-    return np.array([*(name in names for name in column.values or ()), False])[column.data]
+    table = np.array([*(name in names for name in column.values or ()), False])
+    return np.asarray(table[column.data])
 
 
 def _check_probabilities(raw: RawRows, usable: Mask, problems: Problems) -> Mask:

@@ -158,10 +158,10 @@ class LogScan:
             self._untimed.report(problems, "missing time", "time", "given, as in other rows", is_dropped=True)
             problems.rows_dropped += self.rows - self.timed
             self.rows = self.timed
-        if 0 < self.with_probability:
+        if self.with_probability > 0:
             expected = "given, as in other rows"
             self._without_probability.report(problems, "missing probability", "propensity", expected, is_dropped=False)
-        if self._hashes:
+        if self._ids:
             hashes, places = np.concatenate(self._hashes), np.concatenate(self._id_places)
             order = np.argsort(hashes, kind="stable")
             is_again = np.concatenate(([False], np.diff(hashes[order]) == 0))

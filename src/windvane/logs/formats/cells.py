@@ -48,7 +48,8 @@ def to_times(column: FieldColumn, field: str, places: Index, problems: Problems)
 def _apply(column: FieldColumn, parse: Callable[[str], float]) -> Array:
     if column.values is None:
         return np.asarray(column.data, dtype=float)
-    return np.array([*(parse(text) for text in column.values), NAN])[column.data]
+    table = np.array([*(parse(text) for text in column.values), NAN])
+    return np.asarray(table[column.data])
 
 
 def get_values(column: FieldColumn, rows: Mask) -> Sequence[Any]:

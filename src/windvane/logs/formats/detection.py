@@ -7,12 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from windvane.errors import ArgumentError
+from windvane.logs.formats.dsjson import DsjsonReader
+from windvane.logs.formats.event_log import EventReader
 from windvane.logs.formats.open_bandit import is_open_bandit, open_open_bandit
 from windvane.logs.formats.reader import Reader, open_file, read_lines
 from windvane.logs.formats.tables import ROLES, TableReader, is_parquet, read_names
+from windvane.logs.formats.vw_text import VWTextReader
 from windvane.logs.log import Format
 from windvane.logs.problems import Problems
 
@@ -82,13 +85,6 @@ def open_reader(
 
 
 def _open_lines(name: str, path: Path, arms: Sequence[str] | None) -> Reader:
-    build: Any
     if name == "windvane":
-        from windvane.logs.formats.event_log import EventReader
-
         return EventReader(path, arms)
-    if name == "dsjson":
-        from windvane.logs.formats.dsjson import DsjsonReader as build  # noqa: N813
-    else:
-        from windvane.logs.formats.vw_text import VWTextReader as build  # noqa: N813
-    return build(path)  # type: ignore[no-any-return]
+    return DsjsonReader(path) if name == "dsjson" else VWTextReader(path)

@@ -47,8 +47,8 @@ class Reader(ABC):
         self.arm_texts: set[str] = set()
         self.arm_features: Mapping[str, Mapping[str, Any]] | None = None
 
-    def prepare(self, report: Report) -> None:
-        """Read what must be known before the first row can be returned. Most formats need nothing."""
+    def prepare(self, report: Report) -> None:  # noqa: B027 - most formats need nothing
+        """Read what must be known before the first row can be returned."""
 
     @abstractmethod
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
