@@ -2,76 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from windvane.agent.features import Features
 from windvane.arguments import LARGEST, check_between, check_number
 from windvane.errors import ArgumentError
-from windvane.logs.encoding import FEW_ARMS, MAX_DIM, LeftOut, check_features, plan_features
+from windvane.logs.encoding import MAX_DIM
+from windvane.logs.file_log import FileLog, build_log, ignore_progress
 from windvane.logs.formats.detection import open_reader
 from windvane.logs.formats.reader import Reader
-from windvane.logs.log import BATCH, Log, LogBatch, LogSchema, Propensities
-from windvane.logs.ordering import BUFFER, sort_rows
-from windvane.logs.problems import Problems, Verbatim
-from windvane.logs.raw import RawRows
-from windvane.logs.row_checks import RowRules, find_usable
-from windvane.logs.row_encoder import RowEncoder
-from windvane.logs.scan import LogScan, summarise_arms
+from windvane.logs.ordering import BUFFER
+from windvane.logs.problems import Problems
+from windvane.logs.row_checks import RowRules
+from windvane.logs.scan import LogScan
 
 Progress = Callable[[int, int], None]
-SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision
-
-
-class FileLog(Log):
-    """A log in a file; see :func:`read`.
-
-    Attributes
-    ----------
-    schema : LogSchema
-        What is known about the log as a whole.
-    problems : Problems
-        What is wrong with it.
-    left_out : tuple of LeftOut
-        The fields, and values of categories, that the encoding does not use.
-    arm_counts : dict from str to int
-        How often each arm was played, in the usable rows.
-    """
-
-    def __init__(
-        self, reader: Reader, schema: LogSchema, encoder: RowEncoder, rules: RowRules, problems: Problems,
-        left_out: Sequence[LeftOut], arm_counts: Mapping[str, int], is_sorted: bool,
-    ) -> None:  # fmt: skip
-        self.schema, self.problems, self.left_out = schema, problems, tuple(left_out)
-        self.arm_counts = dict(arm_counts)
-        self._reader, self._encoder, self._rules, self._is_sorted = reader, encoder, rules, is_sorted
-
-    def raw_batches(self) -> Iterator[RawRows]:
-        """Yield all rows as the file has them, in its order, unusable ones included."""
-        yield from self._reader.read(Problems(), _ignore)
-
-    def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
-        """Yield all usable rows in the order of time, at most ``size`` at a time."""
-        size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
-        rows, number = self._read_usable(), 1
-        for part in rows if self._is_sorted else sort_rows(rows):
-            for start in range(0, len(part), size):
-                batch = self._encoder.encode(part.select(slice(start, start + size)), number)
-                yield batch
-                number += len(batch)
-
-    def _read_usable(self) -> Iterator[RawRows]:
-        for raw in self._reader.read(Problems(), _ignore):
-            usable = find_usable(raw, Problems(), self._rules)
-            if self.schema.has_times:
-                usable &= ~np.isnan(raw.time)
-            if usable.any():
-                yield raw if usable.all() else raw.select(usable)
 
 
 def read(
@@ -158,7 +106,7 @@ def read(
     possible = declared if declared is not None else reader.arm_features
     rules = RowRules(None if possible is None else set(possible), bounds)
     scan = _scan(reader, rules, progress)
-    return _build(reader, scan, encoding, fields, rules, max_dim, floor, is_adaptive)
+    return build_log(reader, scan, encoding, fields, rules, max_dim, floor, is_adaptive)
 
 
 def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan:
@@ -166,7 +114,7 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
     total, passes = max(reader.path.stat().st_size, 1), 1 + reader.extra_passes
 
     def report_from(start: int) -> Callable[[int], None]:
-        return _ignore if progress is None else lambda done: progress(start + min(done, total), passes * total)
+        return ignore_progress if progress is None else lambda done: progress(start + min(done, total), passes * total)
 
     reader.prepare(report_from(0))
     while True:
@@ -201,92 +149,6 @@ def _check_order(reader: Reader, scan: LogScan) -> None:
     scan.problems.add("not in the order of time", place, "time", at, expected, is_dropped=False, count=order.unsorted)
 
 
-def _build(
-    reader: Reader, scan: LogScan, encoding: Features | None, fields: Sequence[str] | None, rules: RowRules,
-    max_dim: int, floor: float | None, is_adaptive: bool,
-) -> FileLog:  # fmt: skip
-    own = scan.own if reader.arm_features is None else summarise_arms(reader.arm_features)
-    arms = _sort_names(reader.arm_features or (scan.offered if scan.offered else scan.arms))
-    left_out: list[LeftOut] = []
-    if scan.dim is not None:
-        if encoding is not None:
-            raise ArgumentError("features", encoding, "omitted, because the arms of the log are vectors", got="given")
-    elif encoding is not None:
-        check_features(encoding, scan, own)
-    else:
-        encoding, left_out = plan_features(scan, own, arms, max_dim=max_dim, fields=fields)
-    is_fixed = encoding is not None and (bool(encoding.arms) or not scan.offered)
-    if encoding is not None and encoding.arms:
-        arms = [str(name) for name in encoding.arms]
-    slots = len(arms) if is_fixed else scan.largest_offer
-    dim = scan.dim if encoding is None else encoding.dim
-    assert dim is not None
-    reward_range, is_declared = _choose_range(scan, rules)
-    has_all = 0 < scan.rows <= scan.with_all_probabilities
-    encoder = RowEncoder(
-        encoding, arms if is_fixed else None, slots, dim, arm_features=reader.arm_features, reward_range=reward_range,
-        has_times=scan.timed > 0, has_all=has_all,
-    )  # fmt: skip
-    propensities: Propensities = "all arms" if has_all else "played arm" if scan.with_probability else "none"
-    if floor is not None:
-        floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
-    contexts = [column for field in encoder.context_fields for column in field.columns]
-    bound = scan.longest if encoding is None else encoding.longest if math.isfinite(encoding.longest) else None
-    schema = LogSchema(
-        source=str(reader.path),
-        format=reader.format,
-        rows=scan.rows,
-        dim=dim,
-        names=tuple(f"x{i + 1}" for i in range(dim)) if encoding is None else tuple(encoding.names),
-        L=1.0 if bound is None else max(bound, 1e-9),
-        arms=tuple(arms) if is_fixed or len(arms) <= FEW_ARMS else (),
-        context_names=tuple(contexts),
-        features=encoding,
-        reward_range=reward_range,
-        is_range_declared=is_declared,
-        propensities=propensities,
-        floor=_find_floor(scan, has_all, slots) if floor is None else floor,
-        is_floor_declared=floor is not None,
-        has_times=scan.timed > 0,
-        is_adaptive=is_adaptive,
-    )
-    is_sorted = scan.order.first_unsorted is None
-    return FileLog(reader, schema, encoder, rules, scan.problems, left_out, scan.arms, is_sorted)
-
-
-def _find_floor(scan: LogScan, has_all: bool, slots: int) -> float | None:
-    """Return a lower bound on the probabilities of all arms: the smallest, or 1/K if the log was uniform."""
-    if has_all:
-        return scan.lowest if scan.lowest > 0.0 else None
-    uniform = 1.0 / max(slots, 1)
-    is_uniform = scan.with_probability == scan.rows and not scan.offered
-    near = max(abs(scan.low_played - uniform), abs(scan.high_played - uniform)) <= SAME_CHANCE * uniform
-    return min(scan.low_played, uniform) if is_uniform and near else None
-
-
-def _choose_range(scan: LogScan, rules: RowRules) -> tuple[tuple[float, float], bool]:
-    if rules.reward_range is not None:
-        return rules.reward_range, True
-    low, high = scan.low_reward, scan.high_reward
-    if not scan.rewards:
-        raise ArgumentError("reward", None, "known in at least one row of the log", got="no reward")
-    if low >= 0.0 and high <= 1.0:
-        return (0.0, 1.0), True
-    if low == high:
-        problem = Verbatim(f"{low:g} in every row")
-        scan.problems.add("constant reward", 0, "reward", problem, "different between rows", is_dropped=False)
-        low, high = min(low, 0.0), max(high, 0.0)
-    return (low, high), False
-
-
-def _sort_names(names: Any) -> list[str]:
-    """Return names in order: as numbers if all of them are whole numbers."""
-    listed = list(names)
-    if all(name.isdecimal() and name.isascii() and len(name) < 20 for name in listed):
-        return sorted(listed, key=lambda name: (int(name), name))
-    return sorted(listed)
-
-
 def _split_features(features: Any) -> tuple[list[str] | None, Features | None]:
     """Return the names of fields, or an encoding."""
     if features is None or isinstance(features, Features | Mapping):
@@ -312,7 +174,3 @@ def _check_path(argument: str, path: Any) -> Path:
     if isinstance(path, str) and "\0" in path:
         raise ArgumentError(argument, path, "the path of a file")
     return found
-
-
-def _ignore(done: int) -> None:
-    """Report nothing."""
