@@ -21,6 +21,8 @@ from windvane.errors import ArgumentError
 
 BATCH = 1024  # rows of a batch, unless the caller says otherwise
 Propensities = Literal["all arms", "played arm", "none"]
+Format = Literal["windvane", "table", "open-bandit", "dsjson", "vw"]
+"""The formats of files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,8 @@ class LogSchema:
         The encoding as :class:`windvane.Agent` accepts it. None if the log has vectors.
     reward_range : tuple of float
         Rewards are in this range; those of the rows are scaled from it to [0, 1].
+    is_range_declared : bool
+        Whether the range was declared, or is (0, 1) with all rewards in it, rather than the range of the rewards seen.
     propensities
         Whether rows have the probabilities of all arms, of the arm that was played, or none.
     floor : float or None
@@ -65,6 +69,7 @@ class LogSchema:
     context_names: tuple[str, ...] = ()
     features: Features | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
+    is_range_declared: bool = True
     propensities: Propensities = "none"
     floor: float | None = None
     is_floor_declared: bool = False

@@ -1,0 +1,90 @@
+"""Find out the format of a log from its content, and open the reader for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import get_args
+
+from windvane.errors import ArgumentError
+from windvane.logs.formats.dsjson import DsjsonReader
+from windvane.logs.formats.event_log import EventReader
+from windvane.logs.formats.open_bandit import is_open_bandit, open_open_bandit
+from windvane.logs.formats.reader import Reader, open_file, read_lines
+from windvane.logs.formats.tables import ROLES, TableReader, is_parquet, read_names
+from windvane.logs.formats.vw_text import VWTextReader
+from windvane.logs.log import Format
+from windvane.logs.problems import Problems
+
+FORMATS: tuple[str, ...] = get_args(Format)
+LOOK = 50  # lines that are looked at
+VW_LINE = re.compile(r"\s*(shared\b[^|]*|[0-9]+:[^|]*|[^|,]*)\|")
+EVENT_COLUMNS = {"number", "kind", "decision", "outcome", "request"}
+DSJSON_KEYS = ("_label_cost", "_labelIndex", "_label_Action", "RewardValue", "EventId")
+
+
+def detect_format(path: Path) -> str:
+    """Return the name of the format of a file, one of :data:`FORMATS`."""
+    if is_parquet(path):
+        return "windvane" if set(read_names(path)[0]) >= EVENT_COLUMNS else "table"
+    skipped = Problems()
+    with open_file(path) as file:
+        lines = [text for _, text in islice(read_lines(file, skipped), LOOK) if text.strip()]
+    if not lines:
+        got = "a file that is not text" if len(skipped) else "an empty file"
+        raise ArgumentError("path", str(path), "a log", got=got, where=str(path))
+    if any("\0" in line for line in lines):
+        raise ArgumentError("path", str(path), "a log", got="a binary file", where=str(path))
+    if lines[0].lstrip().startswith("{"):
+        return _detect_json(path, lines)
+    if VW_LINE.match(lines[0]):
+        return "vw"
+    return "open-bandit" if is_open_bandit(read_names(path)[0]) else "table"
+
+
+def _detect_json(path: Path, lines: Sequence[str]) -> str:
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            if "kind" in record and "number" in record:
+                return "windvane"
+            if "c" in record or any(key in record for key in DSJSON_KEYS):
+                return "dsjson"
+    expected = "a log: lines of JSON as windvane exports them, or VW dsjson"
+    raise ArgumentError("path", str(path), expected, got="other lines of JSON", where=str(path))
+
+
+def open_reader(
+    path: Path,
+    format: str | None,
+    roles: Mapping[str, str | None],
+    fields: Sequence[str] | None,
+    arms_from: Path | None,
+    arms: Sequence[str] | None,
+) -> Reader:
+    """Return the reader for a file; ``arms`` are the declared ones, if there are any."""
+    if format is not None and format not in FORMATS:
+        raise ArgumentError("format", format, f"one of {', '.join(FORMATS)}")
+    name = detect_format(path) if format is None else format
+    if name in ("table", "open-bandit"):
+        if name == "open-bandit":
+            return open_open_bandit(path, roles, fields, arms_from)
+        return TableReader(path, roles, fields, arms_from)
+    for role in ROLES:
+        if roles.get(role) is not None:
+            raise ArgumentError(role, roles[role], f"omitted for the format {name!r}, which has fixed names")
+    if arms_from is not None:
+        raise ArgumentError("arms_from", str(arms_from), f"omitted for the format {name!r}")
+    return _open_lines(name, path, arms)
+
+
+def _open_lines(name: str, path: Path, arms: Sequence[str] | None) -> Reader:
+    if name == "windvane":
+        return EventReader(path, arms)
+    return DsjsonReader(path) if name == "dsjson" else VWTextReader(path)

@@ -1,0 +1,87 @@
+"""What every reader of a log file has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from windvane.errors import ArgumentError
+from windvane.logs.problems import Problems
+from windvane.logs.raw import RawRows
+
+CHUNK = 8192  # rows that a reader returns at a time
+LONGEST_LINE = 1 << 24  # bytes of a line; a longer one is skipped, so that memory stays bounded
+Report = Callable[[int], None]
+"""Called with the number of bytes read so far."""
+
+
+class Reader(ABC):
+    """Read one file, any number of times, as :class:`windvane.logs.raw.RawRows`.
+
+    Attributes
+    ----------
+    format : str
+        The name of the format.
+    path : Path
+        The file.
+    texts, arm_texts : set of str
+        The fields of contexts and of arms that hold texts. The first pass finds out: a field that holds numbers in
+        some rows and texts in others is a field of texts.
+    arm_features : mapping or None
+        The features of each arm by name, where a separate file has them.
+    extra_passes : int
+        How many passes over the file ``prepare`` makes.
+    has_joined_rewards : bool
+        Whether rewards are separate records of the file, joined to decisions by id.
+    """
+
+    format: str
+    extra_passes = 0
+    has_joined_rewards = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts: set[str] = set()
+        self.arm_texts: set[str] = set()
+        self.arm_features: Mapping[str, Mapping[str, Any]] | None = None
+
+    def prepare(self, report: Report) -> None:  # noqa: B027 - most formats need nothing
+        """Read what must be known before the first row can be returned."""
+
+    @abstractmethod
+    def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
+        """Yield all rows in the order of the file. Lines that are no rows are added to ``problems``."""
+
+
+def open_file(path: Path, argument: str = "path") -> BinaryIO:
+    """Open a file for reading, or raise ``ArgumentError`` with the reason."""
+    try:
+        return path.open("rb")
+    except (OSError, ValueError) as error:  # a ValueError: the path holds a NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ArgumentError(argument, str(path), "a file that can be read", hint=reason) from None
+
+
+def read_lines(file: BinaryIO, problems: Problems) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line, with its end. Lines that are not UTF-8 or too long are problems."""
+    place = 0
+    while line := file.readline(LONGEST_LINE):
+        place += 1
+        if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
+            while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+            problems.rows_read += 1
+            problems.rows_dropped += 1
+            problems.add("long line", place, "line", f"{line[:40]!r}...", f"at most {LONGEST_LINE:,} bytes long")
+            continue
+        if place == 1 and line.startswith(b"\xef\xbb\xbf"):  # a byte order mark
+            line = line[3:]
+        try:
+            yield place, line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            problems.rows_read += 1
+            problems.rows_dropped += 1
+            expected = "UTF-8"
+            problems.add("not UTF-8", place, "line", line[max(error.start - 10, 0) : error.start + 10], expected)

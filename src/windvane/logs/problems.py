@@ -1,0 +1,133 @@
+"""What is wrong with a log: problems are counted by kind, and the first few of each kind are located."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from windvane.arguments import Index
+from windvane.errors import ArgumentError, format_value
+
+EXAMPLES = 5  # located problems of each kind
+MOST_BAD = 0.5  # a log with a larger share of unusable rows is refused: it was probably read in the wrong way
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowProblem:
+    """One value of a log that is not as it should be.
+
+    Attributes
+    ----------
+    place : int
+        Line or row of the file, counted from 1. 0: the file as a whole.
+    field, value, expected : str
+        The name of the field, its value in short, and what is allowed.
+    """
+
+    place: int
+    field: str
+    value: str
+    expected: str
+
+    def __str__(self) -> str:
+        where = f"row {self.place}: " if self.place else ""
+        return f"{where}`{self.field}` must be {self.expected}, got {self.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemCount:
+    """The problems of one kind.
+
+    Attributes
+    ----------
+    kind : str
+        Such as "impossible probability".
+    count : int
+        The number of rows.
+    is_dropped : bool
+        Whether these rows are left out. Otherwise the rows are used, and only the value is unknown or adjusted.
+    examples : tuple of RowProblem
+        The first few.
+    """
+
+    kind: str
+    count: int
+    is_dropped: bool
+    examples: tuple[RowProblem, ...]
+
+
+class Problems:
+    """Problems of a log by kind. Iterating yields a :class:`ProblemCount` for each kind, in order of first occurrence.
+
+    Attributes
+    ----------
+    rows_read, rows_dropped : int
+        The number of rows in the file, and of those that are left out.
+
+    Examples
+    --------
+    >>> problems = Problems()
+    >>> problems.add("impossible probability", 7, "propensity", 1.5, "in (0, 1]")
+    >>> [(problem.kind, problem.count, str(problem.examples[0])) for problem in problems]
+    [('impossible probability', 1, 'row 7: `propensity` must be in (0, 1], got 1.5')]
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, bool, list[RowProblem]]] = {}
+        self.rows_read = self.rows_dropped = 0
+
+    def __iter__(self) -> Iterator[ProblemCount]:
+        for kind, (count, is_dropped, examples) in self._counts.items():
+            yield ProblemCount(kind=kind, count=count, is_dropped=is_dropped, examples=tuple(examples))
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def count(self, kind: str) -> int:
+        """Return the number of problems of a kind."""
+        return self._counts[kind][0] if kind in self._counts else 0
+
+    def add(
+        self, kind: str, place: int, field: str, value: Any, expected: str, *, is_dropped: bool = True, count: int = 1
+    ) -> None:
+        """Count ``count`` problems, of which the first is described."""
+        before, was_dropped, examples = self._counts.get(kind, (0, is_dropped, []))
+        if len(examples) < EXAMPLES:
+            short = value if isinstance(value, Verbatim) else format_value(value)
+            examples.append(RowProblem(place=int(place), field=field, value=str(short), expected=expected))
+        self._counts[kind] = before + count, was_dropped, examples
+
+    def add_rows(
+        self, kind: str, places: Index, field: str, values: Any, expected: str, *, is_dropped: bool = True
+    ) -> None:
+        """Count a problem for each of the rows ``places``; ``values`` are theirs."""
+        total = len(places)
+        for i in range(min(total, EXAMPLES)):
+            value = values[i].item() if isinstance(values[i], np.generic) else values[i]
+            more = total - EXAMPLES if i == EXAMPLES - 1 and total > EXAMPLES else 0
+            self.add(kind, int(places[i]), field, value, expected, is_dropped=is_dropped, count=1 + more)
+
+    def copy_from(self, problem: ProblemCount) -> None:
+        """Add the problems of another pass."""
+        count, is_dropped, examples = self._counts.get(problem.kind, (0, problem.is_dropped, []))
+        examples = [*examples, *problem.examples][:EXAMPLES]
+        self._counts[problem.kind] = count + problem.count, is_dropped, examples
+
+    def check_share(self, source: str) -> None:
+        """Raise ``ArgumentError`` if no row is usable, or more than :data:`MOST_BAD` of the rows are not."""
+        usable = self.rows_read - self.rows_dropped
+        if usable > 0 and self.rows_dropped <= MOST_BAD * self.rows_read:
+            return
+        dropped = [problem for problem in self if problem.is_dropped]
+        hint = "; ".join(f"{problem.kind}: {problem.examples[0]}" for problem in dropped[:2])
+        got = f"{self.rows_dropped:,} unusable rows of {self.rows_read:,}" if self.rows_read else "no row"
+        raise ArgumentError("path", source, "a log whose rows are usable", got=got, where=source, hint=hint)
+
+
+class Verbatim(str):
+    """A description of a value that is to be printed as it is, without quotes."""
+
+    __slots__ = ()

@@ -1,0 +1,229 @@
+"""The first pass over a log: its arms, fields, ranges, counts, probabilities and times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from windvane.arguments import Index, Mask
+from windvane.errors import ArgumentError
+from windvane.logs.ordering import OrderCheck
+from windvane.logs.problems import Problems, Verbatim
+from windvane.logs.raw import FieldColumn, RawOffers, RawRows
+from windvane.logs.row_checks import RowRules, find_usable
+
+MOST_VALUES_COUNTED = 20_000  # different texts of a field that are counted; then the rarer half is forgotten
+MOST_FIELDS = 100_000
+MOST_ARMS = 50_000
+MOST_IDS = 20_000_000  # ids that are compared: 160 MB
+
+
+class FieldSummary:
+    """What a pass over a log says about one field.
+
+    Attributes
+    ----------
+    present : int
+        The number of rows (or offers) with a value.
+    low, high : float
+        The range of its numbers.
+    values : Counter
+        How often each text occurs. For a field with very many, the most frequent ones, approximately.
+    has_numbers, has_texts, is_cut : bool
+        What the field holds, and whether ``values`` lacks some.
+    """
+
+    def __init__(self) -> None:
+        self.present = 0
+        self.low, self.high = math.inf, -math.inf
+        self.values: Counter[str] = Counter()
+        self.has_numbers = self.has_texts = self.is_cut = False
+
+    def add(self, column: FieldColumn) -> None:
+        """Add the values of a column."""
+        data = column.data[~column.missing]
+        if not len(data):
+            return
+        self.present += len(data)
+        if column.values is None:
+            self.has_numbers = True
+            self.low, self.high = min(self.low, float(data.min())), max(self.high, float(data.max()))
+            return
+        self.has_texts = True
+        counts = np.bincount(data, minlength=len(column.values))
+        used = np.flatnonzero(counts)
+        self.values.update({column.values[i]: int(counts[i]) for i in used.tolist()})
+        if len(self.values) > MOST_VALUES_COUNTED:
+            self.is_cut = True
+            self.values = Counter(dict(self.values.most_common(MOST_VALUES_COUNTED // 2)))
+
+
+class LogScan:
+    """Gather what must be known about a log as a whole, from all its rows.
+
+    Parameters
+    ----------
+    rules
+        What rows must satisfy.
+    problems
+        Where problems are added.
+    """
+
+    def __init__(self, rules: RowRules, problems: Problems) -> None:
+        self.rules, self.problems = rules, problems
+        self.context: dict[str, FieldSummary] = {}
+        self.own: dict[str, FieldSummary] = {}
+        self.arms: Counter[str] = Counter()  # how often each was played
+        self.offered: Counter[str] = Counter()
+        self.rows = self.timed = self.offers = self.rows_with_offers = self.largest_offer = 0
+        self.rewards = self.with_probability = self.with_all_probabilities = 0
+        self.low_reward, self.high_reward = math.inf, -math.inf
+        self.lowest, self.low_played, self.high_played = math.inf, math.inf, -math.inf
+        self.dim: int | None = None
+        self.longest = 0.0
+        self.order = OrderCheck()
+        self._hashes: list[Index] = []
+        self._id_places: list[Index] = []
+        self._ids = 0
+        self._untimed = _Missing()
+        self._without_probability = _Missing()
+
+    def add(self, raw: RawRows) -> None:
+        """Add the next rows of the file."""
+        usable = find_usable(raw, self.problems, self.rules)
+        self.problems.rows_read += len(raw)
+        self.problems.rows_dropped += int((~usable).sum())
+        rows = raw if usable.all() else raw.select(usable)
+        self.rows += len(rows)
+        has_time = ~np.isnan(rows.time)
+        self.timed += int(has_time.sum())
+        self._untimed.add(rows, ~has_time)
+        self.order.add(rows.time[has_time], rows.place[has_time])
+        self._add_ids(rows)
+        self._add_numbers(rows)
+        _count(self.arms, rows.arm)
+        _add_fields(self.context, rows.context)
+        if rows.offers is not None:
+            self._add_offers(rows.offers)
+        if len(self.arms) > MOST_ARMS or len(self.offered) > MOST_ARMS:
+            raise ArgumentError("arm", None, f"a field with at most {MOST_ARMS:,} different arms", got="more")
+
+    def _add_numbers(self, rows: RawRows) -> None:
+        rewards = rows.reward[~np.isnan(rows.reward)]
+        if len(rewards):
+            self.rewards += len(rewards)
+            self.low_reward = min(self.low_reward, float(rewards.min()))
+            self.high_reward = max(self.high_reward, float(rewards.max()))
+        is_unknown = np.isnan(rows.probability)
+        chances = rows.probability[~is_unknown]
+        self._without_probability.add(rows, is_unknown)
+        if len(chances):
+            self.with_probability += len(chances)
+            self.low_played = min(self.low_played, float(chances.min()))
+            self.high_played = max(self.high_played, float(chances.max()))
+
+    def _add_offers(self, offers: RawOffers) -> None:
+        sizes = np.diff(offers.start)
+        self.rows_with_offers += len(sizes)
+        self.offers += int(offers.start[-1])
+        self.largest_offer = max(self.largest_offer, int(sizes.max(initial=0)))
+        _count(self.offered, offers.arm)
+        _add_fields(self.own, offers.fields)
+        if offers.probability is not None:
+            missing = np.bincount(offers.row, weights=np.isnan(offers.probability), minlength=len(sizes))
+            self.with_all_probabilities += int((missing == 0).sum())
+            if (~np.isnan(offers.probability)).any():
+                self.lowest = min(self.lowest, float(np.nanmin(offers.probability)))
+        if offers.vectors is not None and len(offers.vectors):
+            self.dim = offers.vectors.shape[1]
+            norms = np.sqrt(np.square(offers.vectors).sum(axis=1))
+            self.longest = max(self.longest, float(np.nanmax(norms, initial=0.0)))
+
+    def _add_ids(self, rows: RawRows) -> None:
+        if rows.id is None or self._ids > MOST_IDS:
+            return
+        is_id = np.array([id_ is not None for id_ in rows.id.tolist()], dtype=bool)
+        self._hashes.append(np.array(list(map(hash, rows.id[is_id].tolist())), dtype=np.int64))
+        self._id_places.append(rows.place[is_id])
+        self._ids += int(is_id.sum())
+
+    def finish(self) -> None:
+        """Add the problems that are known at the end only."""
+        problems = self.problems
+        if 0 < self.timed < self.rows:
+            self._untimed.report(problems, "missing time", "time", "given, as in other rows", is_dropped=True)
+            problems.rows_dropped += self.rows - self.timed
+            self.rows = self.timed
+        if self.with_probability > 0:
+            expected = "given, as in other rows"
+            self._without_probability.report(problems, "missing probability", "propensity", expected, is_dropped=False)
+        if self._ids:
+            hashes, places = np.concatenate(self._hashes), np.concatenate(self._id_places)
+            order = np.argsort(hashes, kind="stable")
+            is_again = np.concatenate(([False], np.diff(hashes[order]) == 0))
+            again = np.sort(places[order][is_again])
+            if len(again):
+                values = [Verbatim("an id that an earlier row has")] * len(again)
+                problems.add_rows("repeated id", again, "id", values, "different in every row", is_dropped=False)
+        self._hashes, self._id_places = [], []
+
+    @property
+    def mixed(self) -> tuple[set[str], set[str]]:
+        """The fields of the context and of arms that hold numbers in some rows and texts in others."""
+        return tuple(  # type: ignore[return-value]
+            {name for name, field in fields.items() if field.has_numbers and field.has_texts}
+            for fields in (self.context, self.own)
+        )
+
+
+class _Missing:
+    """Counts rows without a value, and keeps the first places."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.places: list[int] = []
+
+    def add(self, rows: RawRows, is_missing: Mask) -> None:
+        self.count += int(is_missing.sum())
+        if len(self.places) < 10 and is_missing.any():
+            self.places += rows.place[is_missing][:10].tolist()
+
+    def report(self, problems: Problems, kind: str, field: str, expected: str, *, is_dropped: bool) -> None:
+        for i, place in enumerate(self.places[: self.count]):
+            more = self.count - len(self.places) if i == 0 else 0
+            problems.add(kind, place, field, Verbatim("nothing"), expected, is_dropped=is_dropped, count=1 + more)
+
+
+def summarise_arms(features: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldSummary]:
+    """Return a summary of the features that a separate file has for each arm."""
+    summaries: dict[str, FieldSummary] = {}
+    for own in features.values():
+        for name, value in own.items():
+            summary = summaries.setdefault(name, FieldSummary())
+            summary.present += 1
+            if isinstance(value, str):
+                summary.has_texts = True
+                summary.values[value] += 1
+            else:
+                summary.has_numbers = True
+                summary.low, summary.high = min(summary.low, value), max(summary.high, value)
+    return summaries
+
+
+def _count(counter: Counter[str], column: FieldColumn) -> None:
+    values = column.values or ()
+    counts = np.bincount(column.data[column.data >= 0], minlength=len(values))
+    counter.update({values[i]: int(counts[i]) for i in np.flatnonzero(counts).tolist()})
+
+
+def _add_fields(summaries: dict[str, FieldSummary], fields: Mapping[str, FieldColumn]) -> None:
+    for name, column in fields.items():
+        if name not in summaries:
+            if len(summaries) >= MOST_FIELDS:
+                continue
+            summaries[name] = FieldSummary()
+        summaries[name].add(column)
