@@ -1,0 +1,1 @@
+"""What would another policy have earned? Off-policy evaluation on a log."""

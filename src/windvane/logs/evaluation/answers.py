@@ -1,0 +1,92 @@
+"""The answer of an evaluation in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windvane.logs.evaluation.results import Comparison, Estimate, LogSummary, PolicyEvaluation
+
+CANNOT = "Cannot be answered, because {}."
+
+
+def format_number(value: float) -> str:
+    """Return a mean reward with three significant digits, without an exponent.
+
+    Examples
+    --------
+    >>> format_number(0.06149), format_number(12.0)
+    ('0.0615', '12.0')
+    """
+    text = f"{value:#.3g}"
+    return f"{value:.0f}" if "e" in text else text.rstrip(".")
+
+
+def answer(log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: Sequence[Comparison]) -> str:
+    """Return one sentence about the best policy.
+
+    Parameters
+    ----------
+    log, policies, comparisons
+        The parts of the evaluation. The value of the recommendations is used if it was asked for, else that of the
+        thinned run with the largest share, else that of the model.
+
+    Returns
+    -------
+    str
+        What the best policy would have earned, or why that cannot be answered.
+    """
+    headlines = [_find_headline(policy) for policy in policies]
+    known = {i: estimate.value for i, (estimate, _) in enumerate(headlines) if estimate and estimate.value is not None}
+    if not known:
+        reasons = [estimate.reason for estimate, _ in headlines if estimate is not None]
+        reasons += [policy.thinning.reason for policy in policies if policy.thinning and policy.thinning.reason]
+        return CANNOT.format(reasons[0] if reasons else "nothing was asked")
+    best = max(known, key=known.__getitem__)
+    estimate, condition = headlines[best]
+    interval = ""
+    if estimate and estimate.low is not None and estimate.high is not None:
+        interval = f" ({format_number(estimate.low)}–{format_number(estimate.high)})"
+    label = policies[best].label
+    text = f"{condition}{label} would have earned {format_number(known[best])} per decision{interval}"
+    if log.value.value is not None:
+        text += f" where the log earned {format_number(log.value.value)}"
+    refused = [policies[i].label for i in range(len(policies)) if i not in known]
+    parts = [text, *_describe_rivals(label, comparisons)]
+    if refused:
+        parts.append(f"{join_names(refused)} cannot be evaluated")
+    return "; ".join(parts) + "."
+
+
+def _find_headline(policy: PolicyEvaluation) -> tuple[Estimate | None, str]:
+    """Return the estimate that the sentence is about, and under which condition it holds."""
+    if policy.recommendations is not None:
+        return policy.recommendations.value, ""
+    if policy.thinning is not None and policy.thinning.runs:
+        run = policy.thinning.runs[0]
+        return run.value, f"Seeing {run.share:.2g} of its rewards, "
+    if policy.model is not None:
+        return policy.model.value, "If the model is right, "
+    return None, ""
+
+
+def _describe_rivals(label: str, comparisons: Sequence[Comparison]) -> list[str]:
+    """Return how the policy compares with the others."""
+    better: list[str] = []
+    unclear: list[str] = []
+    for comparison in comparisons:
+        if label in (comparison.policy, comparison.baseline) and comparison.is_significant is not None:
+            rival = comparison.baseline if comparison.policy == label else comparison.policy
+            (better if comparison.is_significant else unclear).append(rival)
+    parts = [f"the difference to {join_names(better)} is significant"] if better else []
+    return parts + ([f"the difference to {join_names(unclear)} is not significant"] if unclear else [])
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return names as people list them.
+
+    Examples
+    --------
+    >>> join_names(["A", "B", "C"])
+    'A, B and C'
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,243 @@
+"""What an evaluation returns. Every number carries its estimand, its effective sample size and its caveat."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An estimated mean reward per decision, or a difference of two, in the unit of the log.
+
+    Attributes
+    ----------
+    value : float or None
+        The estimate. None if it is refused; then ``reason`` says why.
+    low, high : float or None
+        The ends of the confidence interval, which holds at all times at once. None where no interval is valid.
+    estimand : str
+        What is estimated.
+    effective_sample_size : float or None
+        (sum w)^2 / sum w^2 of the weights w of the rows. None where no weights are involved.
+    caveat : str
+        What the number relies on.
+    reason : str
+        Why there is no value, or no interval; empty if there are both.
+
+    Examples
+    --------
+    >>> Estimate(value=0.25, low=0.125, high=0.5, estimand="mean reward").is_answered
+    True
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    estimand: str
+    effective_sample_size: float | None = None
+    caveat: str = ""
+    reason: str = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is a value."""
+        return self.value is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSummary:
+    """The importance weights w = pi(a) / p(a) of a policy on a log.
+
+    Attributes
+    ----------
+    rows, counting_rows : int
+        Rows that are evaluated, and those with w > 0: only these say something about the policy.
+    effective_sample_size : float
+        (sum w)^2 / sum w^2.
+    effective_rare_outcomes : float or None
+        The same over the rows with the rarer of the rewards 0 and 1. None if rewards are not 0 or 1.
+    mean, largest : float
+        The mean weight, which is 1 up to chance if the probabilities are right, and the largest.
+    top_share : float
+        The share of the sum of weights that the 1 % of rows with the largest weights carry.
+    clipped_rows : int
+        Rows whose weight is above the threshold of SWITCH-DR.
+    unsupported : float
+        The share of the policy's probability on arms that the log plays with probability 0; known only where the log
+        has the probabilities of all arms.
+    """
+
+    rows: int
+    counting_rows: int
+    effective_sample_size: float
+    effective_rare_outcomes: float | None
+    mean: float
+    largest: float
+    top_share: float
+    clipped_rows: int
+    unsupported: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """The evaluation after the first ``row`` rows.
+
+    ``value`` (``low``, ``high``) is the mean over all rows so far; ``recent`` is an exponentially weighted mean, which
+    shows how the value changes over time and has no interval. All are None where they are refused.
+    """
+
+    row: int
+    time: float
+    value: float | None
+    low: float | None
+    high: float | None
+    recent: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendationsResult:
+    """The value of a policy's recommendations: it learned from the logged rewards, all rows count."""
+
+    value: Estimate
+    difference_to_log: Estimate
+    variants: Mapping[str, Estimate]
+    weights: WeightSummary
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThinnedRun:
+    """An on-policy run that observes a share of the rewards.
+
+    ``share`` of all rows are accepted in expectation. ``value`` is the mean reward of the accepted rows, ``all_rows``
+    the doubly robust estimate over all rows of the same run: same estimand, usually a narrower interval.
+    """
+
+    share: float
+    rows: int
+    accepted: int
+    rewarded: int
+    value: Estimate
+    all_rows: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThinningResult:
+    """On-policy learning on shares of the traffic, from the largest share to the smallest; see :class:`ThinnedRun`."""
+
+    runs: tuple[ThinnedRun, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResult:
+    """The value in a simulation of a model that was fitted to the log.
+
+    ``log_value`` is the mean reward that the model predicts for the arms that were played; compare it with that of the
+    log. ``memory`` (None: infinite) and ``scale`` are those of the fitted parameter path, ``drift`` its length.
+    """
+
+    value: Estimate
+    log_value: float
+    lanes: int
+    memory: float | None
+    scale: float
+    drift: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyEvaluation:
+    """All estimates for one policy. ``assumed`` is what the policy was told besides its own ``settings``."""
+
+    label: str
+    policy: str
+    settings: Mapping[str, Any]
+    assumed: Mapping[str, Any]
+    recommendations: RecommendationsResult | None = None
+    thinning: ThinningResult | None = None
+    model: ModelResult | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The difference of the values of the recommendations of two policies, on the same rows."""
+
+    policy: str
+    baseline: str
+    difference: Estimate
+
+    @property
+    def is_significant(self) -> bool | None:
+        """Whether the interval excludes 0. None if there is no interval."""
+        low, high = self.difference.low, self.difference.high
+        return None if low is None or high is None else low > 0.0 or high < 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSummary:
+    """The log that was evaluated.
+
+    ``evaluated`` rows have a reward and a probability. ``without_reward`` and ``without_propensity`` rows are left out.
+    ``floor`` is the lower bound of all logging probabilities that was used.
+    """
+
+    source: str
+    rows: int
+    evaluated: int
+    without_reward: int
+    without_propensity: int
+    propensities: str
+    floor: float | None
+    is_floor_declared: bool
+    value: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The result of :func:`windvane.logs.evaluate`.
+
+    ``answer`` is one sentence. ``comparisons`` are paired differences of recommendations.
+    """
+
+    answer: str
+    log: LogSummary
+    policies: tuple[PolicyEvaluation, ...]
+    comparisons: tuple[Comparison, ...]
+    alpha: float
+    epsilon: float
+    seed: int
+
+    def __getitem__(self, label: str) -> PolicyEvaluation:
+        for policy in self.policies:
+            if policy.label == label:
+                return policy
+        raise KeyError(label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: dicts, lists, numbers and texts. Numbers that are not finite become None."""
+        result: dict[str, Any] = _to_plain(dataclasses.asdict(self))
+        return result
+
+    def to_json(self, **options: Any) -> str:
+        """Return JSON text; ``options`` are those of :func:`json.dumps`."""
+        return json.dumps(self.to_dict(), **options)
+
+    def __str__(self) -> str:
+        return self.answer
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return _to_plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
