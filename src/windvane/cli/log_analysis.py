@@ -13,7 +13,7 @@ from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
 from windvane.cli.options import OUTPUT, Jobs, Seed, complete_policy, list_chosen, split_names
 
 if TYPE_CHECKING:
-    from windvane.logs.reading import FileLog
+    from windvane.logs.file_log import FileLog
     from windvane.logs.report.pages import LogPage
 
 LOG_PANEL, TABLE_PANEL = "The log", "Columns of a table"

@@ -54,14 +54,15 @@ class FileLog(Log):
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all usable rows in the order of time, at most ``size`` at a time."""
         size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
-        rows, number = self._read_usable(), 1
+        rows, number = self.usable_batches(), 1
         for part in rows if self._is_sorted else sort_rows(rows):
             for start in range(0, len(part), size):
                 batch = self._encoder.encode(part.select(slice(start, start + size)), number)
                 yield batch
                 number += len(batch)
 
-    def _read_usable(self) -> Iterator[RawRows]:
+    def usable_batches(self) -> Iterator[RawRows]:
+        """Yield the usable rows as the file has them, in its order."""
         for raw in self._reader.read(Problems(), ignore_progress):
             usable = find_usable(raw, Problems(), self._rules)
             if self.schema.has_times:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from importlib import resources
+
+import jinja2
 
 
 def read_asset(name: str) -> str:
@@ -31,3 +34,17 @@ def security_policy(scripts: Sequence[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{value}'" for value in hashes)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+
+
+def load_templates(*packages: str) -> jinja2.Environment:
+    """Return the templates in the folders ``page`` of packages; the first one that has a template provides it."""
+    templates = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "page") for package in packages]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.tests["finite"] = math.isfinite
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return templates

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
 import numpy as np
 
 from windvane._files import write_atomically
@@ -28,7 +27,7 @@ from windvane.lab.figures.over_time_figure import (
 from windvane.lab.figures.plotly_renderer import render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
-from windvane.lab.report.assets import page_scripts, read_asset, security_policy
+from windvane.lab.report.assets import load_templates, page_scripts, read_asset, security_policy
 from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import row_of, told_text
 from windvane.lab.studies.streams_benchmark import recent_accuracy
@@ -133,16 +132,8 @@ def share_text(value: float) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("windvane.lab.report", "page"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+TEMPLATES = load_templates("windvane.lab.report")
 TEMPLATES.globals |= {
     function.__name__: function for function in (format, told_text, amount_text, with_error, share_text)
 }
 TEMPLATES.globals["nan"] = math.nan
-TEMPLATES.tests["finite"] = math.isfinite
-TEMPLATES.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}

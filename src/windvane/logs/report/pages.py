@@ -6,17 +6,13 @@ The commands print the same description without its figures. The page needs no n
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from windvane._files import write_atomically
 from windvane.lab.figures.description import Figure
-
-if TYPE_CHECKING:
-    import jinja2
 
 Tone = Literal["ok", "warning", "error"]
 
@@ -66,7 +62,7 @@ class LogPage:
 def write_page(page: LogPage, target: Path) -> Path:
     """Write the page to ``target``, in one step."""
     from windvane.lab.figures.plotly_renderer import render
-    from windvane.lab.report.assets import page_scripts, read_asset, security_policy
+    from windvane.lab.report.assets import load_templates, page_scripts, read_asset, security_policy
 
     charts = {}
     for i, section in enumerate(page.sections):
@@ -74,34 +70,14 @@ def write_page(page: LogPage, target: Path) -> Path:
             for k, chart in enumerate(render(picture.figure)):
                 charts[f"chart-{i}-{j}-{k}"] = chart
     scripts = page_scripts()
-    text = (
-        _templates()
-        .get_template("log.html")
-        .render(
-            page=page,
-            charts=charts,
-            scripts=scripts,
-            security_policy=security_policy(scripts),
-            style=read_asset("report.css"),
-        )
+    template = load_templates("windvane.logs.report", "windvane.lab.report").get_template("log.html")
+    text = template.render(
+        page=page,
+        charts=charts,
+        scripts=scripts,
+        security_policy=security_policy(scripts),
+        style=read_asset("report.css"),
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, text.encode())
     return target
-
-
-@functools.cache
-def _templates() -> jinja2.Environment:
-    import jinja2
-
-    templates = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("windvane.logs.report", "page"), jinja2.PackageLoader("windvane.lab.report", "page")]
-        ),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    return templates

@@ -14,7 +14,7 @@ from windvane.logs.problems import ProblemCount
 from windvane.logs.soundness import propensity_questions as propensities
 from windvane.logs.soundness import row_questions as rows
 from windvane.logs.soundness.log_columns import LogColumns, collect_columns
-from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, Verdict
+from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, Verdict, count
 
 TOP = 0.01  # the share of rows with the largest weights
 
@@ -113,12 +113,12 @@ def check(log: Log) -> LogCheck:
 
 
 def _answer(worst: Verdict, lines: Sequence[CheckLine], columns: LogColumns) -> str:
-    rows = f"{len(columns):,} {'row' if len(columns) == 1 else 'rows'}"
+    size = count(len(columns), "row")
     if worst == "ok":
-        return f"Your log is sound: {rows}, and nothing to complain about."
+        return f"Your log is sound: {size}, no problems found."
     bad = [line for line in lines if line.verdict == worst]
     first = bad[0].finding
     more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
     if worst == "error":
         return f"Your log is not sound: {first}{more}."
-    return f"Your log can be used with care ({rows}): {first}{more}."
+    return f"Your log can be used with care ({size}): {first}{more}."

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index
+from windvane.logs.file_log import FileLog
 from windvane.logs.log import Log
 from windvane.logs.raw import RawRows
-from windvane.logs.reading import FileLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class LogColumns:
 
     ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these. ``count`` is the
     number of arms on offer in each row. ``total_probability`` is None unless rows have the probabilities of all arms.
-    ``id_hash`` is None if rows have no ids.
+    ``id_hash`` has an entry for each row with an id; None if the log has no ids.
     """
 
     arms: list[str]
@@ -97,13 +97,13 @@ def collect_columns(log: Log) -> LogColumns:
         reward_time=np.concatenate([part.reward_time for part in parts]),
         propensity=np.concatenate([part.propensity for part in parts]),
         total_probability=np.concatenate(totals) if len(totals) == len(parts) else None,
-        id_hash=np.concatenate(hashes) if hashes else None,
+        id_hash=np.concatenate(hashes) if any(map(len, hashes)) else None,
         has_times=log.schema.has_times,
     )
 
 
 def _read_raw(log: FileLog, names: _ArmNames) -> Iterator[_Part]:
-    for rows in log.raw_batches():
+    for rows in log.usable_batches():
         if len(rows):
             yield _to_part(rows, names)
 
@@ -120,7 +120,8 @@ def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
             total = np.add.reduceat(offers.probability, offers.start[:-1])
     ids = None
     if rows.id is not None:
-        ids = np.fromiter((hash(id_) for id_ in rows.id.tolist()), dtype=np.int64, count=len(rows))
+        given = [id_ for id_ in rows.id.tolist() if id_ is not None and id_ == id_]  # NaN differs from itself
+        ids = np.fromiter((hash(id_) for id_ in given), dtype=np.int64, count=len(given))
     return _Part(arm, counts, rows.time, rows.reward, rows.reward_time, rows.probability, total, ids)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.logs.soundness.log_columns import LogColumns
-from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, list_names
+from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, count, list_names
 
 LEVEL = 0.01  # of each test: one sound log in a hundred fails it
 FEWEST_PLAYS = 20  # plays of an arm below which the normal approximation of its test is poor
@@ -33,7 +33,7 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
         return [CheckLine(question, "warning", "no", advice)]
     lines = []
     if not known.all():
-        finding = f"{int((~known).sum()):,} rows have none"
+        finding = f"{count(int((~known).sum()), 'row')} without one"
         advice = "these rows cannot be used to evaluate policies"
         lines.append(CheckLine(question, "warning", finding, advice))
     elif (p == 1.0).all() and (columns.count > 1).any():
@@ -46,7 +46,7 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
     total = columns.total_probability
     if total is not None:
         wrong = int((np.abs(total - 1.0) > SUM_ERROR).sum())
-        finding = f"{wrong:,} rows do not" if wrong else "yes"
+        finding = f"not in {count(wrong, 'row')}" if wrong else "yes"
         advice = "correct the logged probabilities" if wrong else ""
         question = "Do the probabilities of all arms add up to 1?"
         lines.append(CheckLine(question, "error" if wrong else "ok", finding, advice))
@@ -101,7 +101,7 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
     lines = []
     unplayed = [arm.arm for arm in arms if not arm.played]
     if unplayed:
-        finding = f"{len(unplayed)} arms on offer were never played: {list_names(unplayed)}"
+        finding = f"{count(len(unplayed), 'arm')} on offer and never played: {list_names(unplayed)}"
         advice = "nothing is known about them; a policy that plays them cannot be evaluated"
         lines.append(CheckLine("Was every arm played?", "warning", finding, advice))
     elif len(arms) > 1:

@@ -9,7 +9,7 @@ import numpy as np
 from windvane.agent.memory import describe_seconds
 from windvane.logs.problems import ProblemCount
 from windvane.logs.soundness.log_columns import LogColumns
-from windvane.logs.soundness.verdicts import CheckLine, Verdict
+from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
 FEW_OUTCOMES = 50  # of the rarer kind: a relative standard error of 14 %
 SERIOUS = 0.01  # share of rows that are left out from which on the log is not sound
@@ -24,7 +24,7 @@ def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list
     for problem in problems:
         example = str(problem.examples[0]) if problem.examples else ""
         what = "left out" if problem.is_dropped else "used, with that value unknown or adjusted"
-        finding = f"{problem.kind}: {problem.count:,} rows, {what}; first {example}"
+        finding = f"{problem.kind}: {count(problem.count, 'row')}, {what}; first {example}"
         is_serious = problem.is_dropped and problem.count > SERIOUS * (len(columns) + problem.count)
         advice = "correct or remove these rows"
         lines.append(CheckLine(question, "error" if is_serious else "warning", finding, advice))
@@ -40,10 +40,10 @@ def check_times(columns: LogColumns) -> list[CheckLine]:
     time = columns.time
     missing, backwards = int(np.isnan(time).sum()), int((np.diff(time[~np.isnan(time)]) < 0.0).sum())
     if missing:
-        finding = f"{missing:,} rows have no time"
+        finding = f"{count(missing, 'row')} without a time"
         return [CheckLine(question, "error", finding, "record every time")]
     if backwards:
-        finding, advice = f"{backwards:,} rows are earlier than the row before", "sort the log by time"
+        finding, advice = f"{count(backwards, 'row')} earlier than the row before", "sort the log by time"
         return [CheckLine(question, "warning", finding, advice)]
     return [CheckLine(question, "ok", f"yes, over {describe_seconds(float(np.ptp(time)))}")]
 
@@ -57,7 +57,7 @@ def check_ids(columns: LogColumns) -> list[CheckLine]:
     if not repeated:
         return [CheckLine(question, "ok", "yes")]
     advice = "a decision that is logged twice counts twice: keep the first"
-    return [CheckLine(question, "error", f"{repeated:,} ids repeat", advice)]
+    return [CheckLine(question, "error", count(repeated, "repeated id"), advice)]
 
 
 def check_rewards(columns: LogColumns) -> list[CheckLine]:
@@ -90,7 +90,7 @@ def check_delays(columns: LogColumns) -> list[CheckLine]:
         return []
     early = int((delay < 0.0).sum())
     if early:
-        finding, advice = f"{early:,} rewards are earlier than their decision", "check the clocks of both logs"
+        finding, advice = f"{count(early, 'reward')} earlier than the decision", "check the clocks of both logs"
         return [CheckLine("How late are rewards?", "error", finding, advice)]
     middle, late, last = (describe_seconds(float(value)) for value in np.quantile(delay, (0.5, 0.9, 1.0)))
     finding = f"half within {middle}, 90 % within {late}, all within {last}"

@@ -34,3 +34,8 @@ class ArmCheck:
 def list_names(names: Sequence[str], most: int = 5) -> str:
     """Return the first few names."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Return "1 row" or "2 rows"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
