@@ -79,7 +79,7 @@ def _describe_recommendations(evaluation: Evaluation, has_times: bool) -> Sectio
     ]  # fmt: skip
     logged = evaluation.log.value
     rows.append(["the log itself", format_estimate(logged), format_size(logged.effective_sample_size), UNKNOWN])
-    table = DataTable(["policy", "reward per decision", "effective decisions", "more than the log"], rows, left=4)
+    table = DataTable(["policy", "reward per decision", "effective decisions", "difference to the log"], rows, left=4)
     pictures = []
     if any(result.value.is_answered and result.checkpoints for _, result in evaluated):
         pictures = [
@@ -114,17 +114,26 @@ def _draw_values(evaluation: Evaluation, has_times: bool) -> Figure:
     if evaluation.log.value.value is not None:
         for marks in (whole, recent):
             marks.append(Strip("y", evaluation.log.value.value, evaluation.log.value.value, text="the log", colour=INK))
-    middle = [mark.y[len(mark.y) // 5 :] for mark in whole if isinstance(mark, Series)]
-    low, high = (float(end([np.nanmin(y) if end is min else np.nanmax(y) for y in middle])) for end in (min, max))
-    margin = 1.5 * (high - low) + 0.02 * max(abs(low), abs(high))
-    limits = {"low": low - margin, "high": high + margin}
-    title = "Reward per decision"
-    return Figure(
-        [
-            Panel(axis.describe(), Axis(title, has_grid=True, value="value", **limits), whole, "All rows so far"),
-            Panel(axis.describe(), Axis(title, has_grid=True, value="recent value"), recent, "Recent rows"),
-        ]
-    )
+    limits = _choose_limits(whole, evaluation.log.value.value)
+    value = Axis("Reward per decision", low=limits[0], high=limits[1], has_grid=True, value="value")
+    panels = [
+        Panel(axis.describe(), value, whole, "All rows so far"),
+        Panel(axis.describe(), Axis("Reward per decision", has_grid=True, value="recent value"), recent, "Recent rows"),
+    ]
+    return Figure(panels)
+
+
+def _choose_limits(marks: Sequence[Mark], logged: float | None) -> tuple[float, float]:
+    """Return limits for the values after the first fifth of the log, the last intervals and the value of the log."""
+    seen = [] if logged is None else [np.array([logged])]
+    for mark in marks:
+        if isinstance(mark, Series):
+            seen.append(mark.y[len(mark.y) // 5 :])
+        elif isinstance(mark, Band):
+            seen += [mark.low[-1:], mark.high[-1:]]
+    low, high = float(np.nanmin(np.concatenate(seen))), float(np.nanmax(np.concatenate(seen)))
+    margin = 0.1 * (high - low) + 1e-9
+    return low - margin, high + margin
 
 
 def _describe_comparisons(evaluation: Evaluation) -> Iterator[Section]:

@@ -1,0 +1,184 @@
+"""The checks of a log: right on sound logs, and each fault is found and named."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from windvane.logs import ArrayLog, check, from_arrays, read
+from windvane.logs.soundness.checking import LogCheck
+from windvane.logs.soundness.propensity_questions import FEWEST_PLAYS, LEVEL
+
+K = 4
+
+
+def simulate(seed: int, n: int = 2000, *, adaptive: bool = True, **changes: Any) -> ArrayLog:
+    """A log of a policy whose probabilities follow the rewards so far, or do not."""
+    rng = np.random.default_rng(seed)
+    scores, played, rewards, chances = np.zeros(K), [], [], []
+    for _ in range(n):
+        p = np.exp(scores) / np.exp(scores).sum() * 0.8 + 0.2 / K
+        arm = int(rng.choice(K, p=p))
+        reward = float(rng.random() < 0.2 + 0.1 * arm)
+        if adaptive:
+            scores[arm] += 0.02 * (reward - 0.3)
+        played.append(arm)
+        rewards.append(reward)
+        chances.append(p[arm])
+    arms = np.broadcast_to(np.eye(K), (n, K, K))
+    fields: dict[str, Any] = {"propensity": np.array(chances), "time": np.arange(n) * 60.0} | changes
+    return from_arrays(arms, played, rewards, **fields)
+
+
+def verdict_of(result: LogCheck, question: str) -> str:
+    (line,) = [line for line in result.lines if line.question == question]
+    return line.verdict
+
+
+def test_a_sound_log_is_sound() -> None:
+    result = check(simulate(0))
+    assert result.verdict == "ok", [line for line in result.lines if line.verdict != "ok"]
+    assert (result.rows, len(result.arms)) == (2000, K)
+    assert all(arm.low <= 1.0 <= arm.high for arm in result.arms)
+
+
+@pytest.mark.parametrize("question", ["Are propensities right on average?", "Are propensities right for each arm?"])
+def test_right_propensities_are_rarely_doubted_though_the_policy_learns(question: str) -> None:
+    """The tests hold their level on adaptive logs: the number of false alarms is binomial with at most that rate."""
+    logs = 150
+    alarms = sum(verdict_of(check(simulate(seed, 400)), question) != "ok" for seed in range(logs))
+    assert binom.sf(alarms - 1, logs, LEVEL) > 0.001, alarms
+
+
+def test_wrong_propensities_are_found() -> None:
+    right = np.concatenate([batch.propensity for batch in simulate(3).batches()])
+    result = check(simulate(3, propensity=np.clip(1.3 * right, 0.0, 1.0)))
+    assert verdict_of(result, "Are propensities right on average?") == "error"
+    assert result.verdict == "error"
+
+
+def test_rows_that_were_lost_depending_on_the_arm_are_found() -> None:
+    rows = simulate(4).rows
+    kept = (rows.played != 2) | (np.arange(len(rows)) % 2 == 0)
+    some = rows.select(kept)
+    result = check(from_arrays(some.arms, some.played, some.reward, propensity=some.propensity, time=some.time))
+    line = next(line for line in result.lines if line.question == "Are propensities right for each arm?")
+    assert line.verdict == "error"
+    assert "arm 3" in line.finding
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=50))
+def test_weights_are_those_of_the_uniform_policy(chances: list[float]) -> None:
+    n = len(chances)
+    log = from_arrays(np.broadcast_to(np.eye(2), (n, 2, 2)), [0] * n, [1.0] * n, propensity=chances)
+    w = np.array([0.5 / p for p in chances])
+    result = check(log)
+    assert result.effective_sample_size == pytest.approx(w.sum() ** 2 / (w * w).sum())
+    assert result.largest_weight == pytest.approx(w.max())
+    assert result.top_share == pytest.approx(w.max() / w.sum())
+
+
+def test_the_interval_of_an_arm_is_that_of_its_mean() -> None:
+    log = simulate(5)
+    z = norm.ppf(1 - LEVEL / K / 2)
+    rows = log.rows
+    for arm in check(log).arms:
+        index = int(arm.arm.split()[1]) - 1
+        terms = (rows.played == index) / rows.propensity
+        half = z * terms.std() / math.sqrt(len(terms))
+        assert (arm.mean_weight, arm.low, arm.high) == pytest.approx(
+            (terms.mean(), terms.mean() - half, terms.mean() + half)
+        )
+
+
+def test_an_arm_with_few_plays_is_not_tested() -> None:
+    n = 200
+    played = [1] * (FEWEST_PLAYS - 1) + [0] * (n - FEWEST_PLAYS + 1)
+    log = from_arrays(np.broadcast_to(np.eye(2), (n, 2, 2)), played, [0.0, 1.0] * (n // 2), propensity=[0.5] * n)
+    assert [math.isnan(arm.low) for arm in check(log).arms] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "question", "verdict"),
+    [
+        ({"time": None}, "Are rows in the order of time?", "warning"),
+        ({"propensity": None}, "Are propensities recorded?", "warning"),
+        ({"propensity": np.ones(2000)}, "Are propensities recorded?", "error"),
+        ({"propensity": np.r_[np.nan, np.full(1999, 0.25)]}, "Are propensities recorded?", "warning"),
+        ({"reward_time": np.full(2000, -1.0)}, "How late are rewards?", "error"),
+    ],
+)
+def test_each_fault_is_named(changes: dict[str, Any], question: str, verdict: str) -> None:
+    assert verdict_of(check(simulate(6, **changes)), question) == verdict
+
+
+def test_unknown_rewards_are_counted() -> None:
+    rows = simulate(7).rows
+    reward = np.where(np.arange(len(rows)) % 3 == 0, np.nan, rows.reward)
+    result = check(from_arrays(rows.arms, rows.played, reward, propensity=rows.propensity, time=rows.time))
+    assert verdict_of(result, "Does every decision have a reward?") == "warning"
+    assert result.mean_reward == pytest.approx(np.nanmean(reward))
+
+
+def test_probabilities_that_do_not_add_up_are_found() -> None:
+    n = 100
+    arms = np.broadcast_to(np.eye(2), (n, 2, 2))
+    wrong = np.full((n, 2), 0.5)
+    wrong[7] = 0.6
+    result = check(from_arrays(arms, [0, 1] * (n // 2), [0.0, 1.0] * (n // 2), probabilities=wrong))
+    assert verdict_of(result, "Do the probabilities of all arms add up to 1?") == "error"
+
+
+def test_a_file_is_checked_row_by_row(tmp_path: Path) -> None:
+    """Rows in the wrong order, a bad value and an arm that is never played are seen, though reading repairs them."""
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["time", "arm", "reward", "propensity", "id"])
+        for i in range(300):
+            late = 1_700_000_000 + (i if i != 150 else 0)
+            writer.writerow(
+                [
+                    late,
+                    "red" if i % 2 else "blue",
+                    int(i % 3 == 0),
+                    0.5 if i != 20 else 1.5,
+                    f"d{i // 2 if i < 4 else i}",
+                ]
+            )
+    result = check(read(path))
+    found = {(line.question, line.verdict) for line in result.lines if line.verdict != "ok"}
+    assert ("Can every row be read?", "warning") in found
+    assert any("time" in line.question and line.verdict != "ok" for line in result.lines) or any(
+        "order" in problem.kind for problem in result.problems
+    )
+    assert any(problem.kind and problem.examples[0].place for problem in result.problems)
+
+
+def test_offers_that_differ_from_row_to_row_count_by_row(tmp_path: Path) -> None:
+    """K is the number of arms on offer in a row, and an arm is only expected where it is on offer."""
+    rng, lines, expected = np.random.default_rng(0), [], []
+    for i in range(600):
+        count = 2 + i % 2
+        arm = int(rng.integers(count))
+        p = [1.0 / count] * count
+        multi = [{"_tag": name, "f": {"x": 1}} for name in ("a", "b", "c")[:count]]
+        lines.append(
+            {"_label_cost": -float(rng.random() < 0.3), "_label_probability": p[arm], "_label_Action": arm + 1,
+             "_labelIndex": arm, "EventId": str(i), "a": list(range(1, count + 1)), "p": p, "c": {"_multi": multi}}
+        )  # fmt: skip
+        expected.append(1.0)
+    path = tmp_path / "log.json"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    result = check(read(path))
+    assert {arm.arm: arm.offered for arm in result.arms} == {"a": 600, "b": 600, "c": 300}
+    assert result.effective_sample_size == pytest.approx(600.0)
