@@ -1,0 +1,1 @@
+"""Drift diagnosis: does the world of a log drift, how fast, where, and what to do about it?"""
