@@ -17,7 +17,8 @@ from windvane.logs.drift.rows import RewardedRows
 from windvane.policies.adaptive_glm_ucb import SCALES
 
 SHORTEST = 32.0  # the shortest memory, that of the default policy
-RATIO = 2.0  # between memories: the number of rounds over which an expert averages then grows by about sqrt(2)
+RATIO = 4.0  # between memories: the number of rounds over which an expert averages then grows by about sqrt(4) = 2
+LONGEST = 1e12  # 1 - 1/m is still known to 1e-4 of 1/m in double precision
 BLOCKS = 200  # blocks of rewards: points of the curve of evidence, and units of the bootstrap
 
 
@@ -58,9 +59,29 @@ def log_mean(values: Array) -> Array:
     return np.asarray(top + np.log(np.exp(values - top[..., None]).mean(axis=-1)))
 
 
-def choose_memories(decisions: float) -> Array:
-    """Return the ladder of memories, 32, 64, ... up to the number of decisions, and infinity."""
-    count = max(1, 1 + math.floor(math.log(max(decisions, SHORTEST) / SHORTEST, RATIO)))
+def choose_memories(decisions: float, information: float, variance: float) -> Array:
+    """Return the ladder of memories: 32, 128, ... and infinity.
+
+    Parameters
+    ----------
+    decisions
+        The number of decisions in the log.
+    information, variance
+        The information of a decision per coordinate, i, and the smallest prior variance of a coordinate, q.
+
+    Notes
+    -----
+    An expert with memory m averages over n = 1 / sqrt(i Q) decisions if this is short against m, where Q = 2 q / m is
+    the variance that a coordinate gains per decision. The ladder ends with the first memory with which an expert
+    averages over the whole log, m = 2 i q n^2 for n decisions, or with n if that is longer.
+
+    Examples
+    --------
+    >>> choose_memories(1000.0, 0.05, 0.5).tolist()
+    [32.0, 128.0, 512.0, 2048.0, 8192.0, 32768.0, 131072.0, inf]
+    """
+    longest = min(max(decisions, 2.0 * information * variance * decisions**2), LONGEST)
+    count = 1 + max(0, math.ceil(math.log(longest / SHORTEST, RATIO)))
     return np.array([*(SHORTEST * RATIO**i for i in range(count)), np.inf])
 
 
@@ -113,7 +134,8 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
     clicks, the rewards that arrive first are all clicks although nothing drifts.
     """
     L = rows.schema.L
-    memories, scales = choose_memories(rows.decisions), np.array(SCALES) / L
+    scales = np.array(SCALES) / L
+    memories = choose_memories(rows.decisions, information, scales[0] ** 2 / rows.dim)
     bank = FilterBank(rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=L)
     ends = divide(len(rows), BLOCKS)
     events, rounds = order_events(rows, ends)
