@@ -1,1 +1,1 @@
-"""Drift diagnosis: does the world of a log drift, how fast, where, and what to do about it?"""
+"""Drift diagnosis: whether the world of a log drifts, how fast, where, and what to do about it."""

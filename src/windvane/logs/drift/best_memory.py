@@ -8,7 +8,6 @@ effective memory that the log tells, and gamma = 1 - 1 / n_eff is the discount t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLoss:
-    """How well one memory predicted: its loss is that of the mixture of the scales."""
+    """How well one memory predicted, per reward. Its loss is that of the mixture of the scales.
+
+    ``effective`` is the effective memory of its best scale. ``is_candidate``: no other memory is significantly better.
+    """
 
     memory: float
     effective: float
@@ -48,9 +50,9 @@ class BestMemory:
     half_life_seconds, half_life_seconds_low, half_life_seconds_high : float or None
         The same in seconds, at the mean pace of the log. None if the log has no times.
     correlation_half_life : float
-        Decisions after which the correlation of theta* with its old value is 1/2 for the memory that predicted best
-        with unknown scale. This is what ``half_life`` means to the default policy of an agent, which weighs the rewards
-        by itself.
+        Decisions after which the correlation of theta* with its old value is 1/2, for the shortest memory that is not
+        significantly worse than any other if the scale is unknown. This is what ``half_life`` means to the default
+        policy of an agent, which then weighs the rewards by itself.
     losses : tuple of MemoryLoss
         The mean loss per reward of every memory.
     """
@@ -142,8 +144,8 @@ def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
     pace = rows.seconds_per_decision
     seconds = [None if pace is None else pace * value for value in half_lives]
     gammas = [1.0 - 1.0 / max(value, 1.0) for value in values]
-    table = _tabulate(replay, candidates, len(rows))
-    preferred = min(table, key=lambda entry: entry.loss).memory
+    table = _tabulate(replay, len(rows), np.random.default_rng(seed))
+    preferred = next(entry.memory for entry in table if entry.is_candidate)
     return BestMemory(
         effective=values[0], effective_low=values[1], effective_high=values[2],
         gamma=gammas[0], gamma_low=gammas[1], gamma_high=gammas[2],
@@ -153,18 +155,24 @@ def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
     )  # fmt: skip
 
 
-def _tabulate(replay: Replay, candidates: Mask, n: int) -> tuple[MemoryLoss, ...]:
+def mix_scales(replay: Replay) -> tuple[Array, Array]:
+    """Return the memories, increasing, and the losses of their mixtures over the scales, [blocks, memories]."""
+    memories = np.unique(replay.memories)
+    return memories, np.stack([replay.mix(replay.memories == memory) for memory in memories], axis=1)
+
+
+def _tabulate(replay: Replay, n: int, rng: np.random.Generator) -> tuple[MemoryLoss, ...]:
+    memories, losses = mix_scales(replay)
+    total = losses.sum(axis=0)
+    candidates = find_candidates(merge_blocks(losses), rng)
+    candidates[int(total.argmin())] = True
     table = []
-    for memory in np.unique(replay.memories):
-        experts = replay.memories == memory
-        best = np.flatnonzero(experts)[int(replay.losses[:, experts].sum(axis=0).argmin())]
+    for memory, loss, is_candidate in zip(memories, total, candidates, strict=True):
+        experts = np.flatnonzero(replay.memories == memory)
+        best = experts[int(replay.losses[:, experts].sum(axis=0).argmin())]
+        effective = float(replay.effective[best])
         table.append(
-            MemoryLoss(
-                memory=float(memory),
-                effective=float(replay.effective[best]),
-                loss=float(replay.mix(experts).sum()) / n,
-                is_candidate=bool(candidates[experts].any()),
-            )
+            MemoryLoss(memory=float(memory), effective=effective, loss=loss / n, is_candidate=bool(is_candidate))
         )
     return tuple(table)
 
@@ -175,15 +183,9 @@ def measure_cost(rows: RewardedRows, replay: Replay, seed: int) -> Cost:
     Both are mixtures over the scales. The best memory is chosen from the same rewards, so the cost is slightly too
     large: by about as much as the best of several equal memories is ahead by chance.
     """
-    memories = np.unique(replay.memories)
-    losses = np.stack([replay.mix(replay.memories == memory) for memory in memories], axis=1)
+    _, losses = mix_scales(replay)
     excess = merge_blocks(losses[:, -1] - losses[:, int(losses.sum(axis=0).argmin())])
     sums = resample_sums(excess[:, None], np.random.default_rng(seed))[:, 0] * (1000.0 / len(rows))
     tail = 0.5 * (1.0 - CONFIDENCE)
     low, high = np.quantile(sums, [tail, 1.0 - tail])
     return Cost(per_thousand=float(excess.sum()) * 1000.0 / len(rows), low=float(low), high=float(high))
-
-
-def is_infinite(memory: BestMemory) -> bool:
-    """Whether never forgetting predicted best."""
-    return math.isinf(memory.effective)

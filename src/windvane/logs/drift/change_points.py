@@ -41,7 +41,7 @@ ROUNDS = 3  # of refinement: each moves a location given its neighbours
 LANES = 199  # of the parametric bootstrap
 CONFIDENCE = 0.95
 DECIDED = 30.0  # nats: a location where the expected likelihood ratio is e^-30 cannot win in 199 lanes
-LARGEST_LANES = 2e7  # numbers in the likelihood ratios of all lanes of one location: 160 MB
+LARGEST_LANES = 4e6  # numbers in the likelihood ratios of all lanes of one location: 32 MB, five times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,7 @@ def _draw_deficits(data: _Data, first: int, split: int, last: int, sides: _Sides
     The parameters of each lane are estimated by one Newton step from those of the log, on the rows of their side.
     """
     window = _find_window(data, first, split, last, sides)
-    thetas = []
+    thetas, rewards = [], []
     for fit, rows in ((sides.left, slice(first, split)), (sides.right, slice(split, last))):
         # The score of a side, in the rows outside the window, is normal by the central limit theorem.
         inside = slice(max(rows.start, window[0]), min(rows.stop, window[1]))
@@ -232,13 +232,13 @@ def _draw_deficits(data: _Data, first: int, split: int, last: int, sides: _Sides
         kept = weighted_gram(data.x[inside], mu * (1.0 - mu))
         spare = np.linalg.eigh(fit.information - kept)
         root = spare.eigenvectors * np.sqrt(np.maximum(spare.eigenvalues, 0.0))
-        rewards = rng.random((LANES, len(mu))) < mu
-        score = (rewards - mu) @ data.x[inside] + rng.standard_normal((LANES, len(root))) @ root.T
+        drawn = (rng.random((LANES, len(mu))) < mu).astype(float)
+        score = (drawn - mu) @ data.x[inside] + rng.standard_normal((LANES, len(root))) @ root.T
         inverse = pseudo_inverse(fit.information + data.ridge * np.eye(len(root)))
-        thetas.append((fit.theta + score @ inverse, rewards))
-    x = data.x[window[0] : window[1]]
-    rewards = np.concatenate([thetas[0][1], thetas[1][1]], axis=1).astype(float)
-    ratio = log_likelihoods(thetas[0][0] @ x.T, rewards) - log_likelihoods(thetas[1][0] @ x.T, rewards)
+        thetas.append(fit.theta + score @ inverse)
+        rewards.append(drawn)
+    x, reward = data.x[window[0] : window[1]], np.concatenate(rewards, axis=1)
+    ratio = log_likelihoods(thetas[0] @ x.T, reward) - log_likelihoods(thetas[1] @ x.T, reward)
     total = np.cumsum(ratio, axis=1)
     return np.asarray(total.max(axis=1) - total[:, split - 1 - window[0]])
 

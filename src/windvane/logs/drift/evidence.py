@@ -34,7 +34,9 @@ from windvane.logs.drift.replay import Replay, log_mean
 from windvane.logs.drift.rows import RewardedRows
 
 FEWEST = 200  # rewards: blocks of one reward are the least that a curve of 200 points needs
-FEWEST_RARER = 50  # rewards of the rarer kind: a rate is then known to about 1 / sqrt(50) = 14 %, enough to see it halve
+FEWEST_RARER = (
+    50  # rewards of the rarer kind: a rate is then known to about 1 / sqrt(50) = 14 %, enough to see it halve
+)
 FEWEST_PER_COORDINATE = 10  # rewards of the rarer kind per coordinate, the usual minimum of a logistic regression
 
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "cannot be answered"

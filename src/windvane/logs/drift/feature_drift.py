@@ -26,7 +26,9 @@ GRID = 60  # points of the curves
 WIDEST = 0.125  # share of the rows to each side: a wider kernel would hide most of what a figure can show
 BAND = 1.96  # standard errors of a pointwise 95 % band
 CLOSE = 1e-3  # squared Newton decrement of a point of a curve: 0.03 of its standard error
-ADAPTIVE = "the log may have been written by a policy that learned from its rewards, so that a fixed design is not valid"
+ADAPTIVE = (
+    "the log may have been written by a policy that learned from its rewards, so that a fixed design is not valid"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,9 @@ from windvane.logs.drift.rows import RewardedRows
 
 RIDGE = 0.01  # times L^2: a prior with a standard deviation of 10 in logits, so that a separated block stays finite
 LAG = 2  # blocks between two estimates that are compared: averaging over a block then hides at most 1/6 of D^2
-RARER_PER_COORDINATE = 20.0  # of a block: with fewer rewards of the rarer kind, maximum likelihood and its noise are biased
+RARER_PER_COORDINATE = (
+    20.0  # of a block: with fewer rewards of the rarer kind, maximum likelihood and its noise are biased
+)
 RESOLVED = 0.5  # standard error of D^2 relative to it: D is then known to a quarter
 FEWEST_PAIRS = 3  # of blocks that are compared
 DRAWS = 999  # of the noise of the estimates

@@ -67,7 +67,7 @@ class RewardedRows:
     @property
     def dim(self) -> int:
         """The dimension of the vectors."""
-        return self.x.shape[1]
+        return int(self.x.shape[1])
 
     @property
     def rarer(self) -> float:

@@ -58,12 +58,14 @@ def build_process(x: Array, reward: Array, theta: Array | None = None) -> ScoreP
     mu = means(x @ theta)
     units, cells = divide(n, MOST_UNITS), min(CELLS, max(8, int(LARGEST_INFORMATION // d**2)))
     ends = divide(len(units), cells)
-    scores = np.add.reduceat(x * (reward - mu)[:, None], np.concatenate([[0], units[:-1]]))
-    information, slope = np.empty((len(ends), d, d)), mu * (1.0 - mu)
-    first = 0
-    for i, end in enumerate(units[ends - 1]):
+    information, slope, residual = np.empty((len(ends), d, d)), mu * (1.0 - mu), reward - mu
+    starts = np.concatenate([[0], units[:-1]])
+    scores, first, begun = np.empty((len(units), d)), 0, 0
+    for i, (last, end) in enumerate(zip(ends, units[ends - 1], strict=True)):
+        part = x[first:end] * residual[first:end, None]
+        scores[begun:last] = np.add.reduceat(part, starts[begun:last] - first)
         information[i] = weighted_gram(x[first:end], slope[first:end])
-        first = end
+        first, begun = end, last
     information = np.cumsum(information, axis=0)
     total = np.cumsum(scores, axis=0)[ends - 1]
     return ScoreProcess(theta, scores, ends, total, information, pseudo_inverse(information[-1]))
@@ -82,6 +84,21 @@ def measure_statistics(process: ScoreProcess, scores: Array) -> Statistics:
     w = moved / scale
     joint = np.einsum("bci,bci->bc", moved, scores, optimize=True).mean(axis=1)
     return Statistics(np.abs(w).max(axis=1), np.square(w).mean(axis=1), joint)
+
+
+def measure_joint(process: ScoreProcess, scores: Array, columns: int) -> Array:
+    """Return the joint statistic of the first ``columns`` coordinates, adjusted for the others, [lanes]."""
+    moved = scores @ process.inverse[:, :columns]
+    weight = pseudo_inverse(process.inverse[:columns, :columns])
+    return np.asarray(np.einsum("bci,ij,bcj->bc", moved, weight, moved, optimize=True).mean(axis=1))
+
+
+def assess_joint(x: Array, reward: Array, columns: int, lanes: int, rng: np.random.Generator) -> float:
+    """Return the p-value of the joint statistic of the first ``columns`` coordinates by the multiplier bootstrap."""
+    process = build_process(x, reward)
+    seen = measure_joint(process, correct(process, process.scores[None]), columns)
+    parts = [measure_joint(process, correct(process, drawn), columns) for drawn in _draw_signs(process, lanes, rng)]
+    return float(p_values(seen[0], np.concatenate(parts)))
 
 
 def observe(process: ScoreProcess) -> Statistics:
