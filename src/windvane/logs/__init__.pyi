@@ -1,3 +1,4 @@
+from .drift.diagnosis import DriftDiagnosis as DriftDiagnosis, diagnose_drift as diagnose_drift
 from .evaluation.evaluator import evaluate as evaluate
 from .evaluation.results import Estimate as Estimate, Evaluation as Evaluation
 from .file_log import FileLog as FileLog

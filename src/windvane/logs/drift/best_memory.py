@@ -1,0 +1,191 @@
+"""How much memory predicts best, with an interval, and what never forgetting costs.
+
+The experts of a replay differ in their memory m, the correlation time of theta*, and in their scale. An expert averages
+over n_eff decisions, its *effective memory*, which depends on both and on the information of a decision: an expert with
+a long memory and a large scale can follow theta* as closely as one with a short memory and a small scale. So it is the
+effective memory that the log tells, and gamma = 1 - 1 / n_eff is the discount that forgets as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windvane.arguments import Array, Mask
+from windvane.logs.drift.replay import Replay, to_half_life
+from windvane.logs.drift.rows import RewardedRows
+
+BLOCKS = 50  # blocks of the bootstrap: four of the replay each, longer than the memories between which it decides
+RESAMPLES = 999  # of the blocks: the standard error of a 5 % level is then 0.7 %
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryLoss:
+    """How well one memory predicted, per reward. Its loss is that of the mixture of the scales.
+
+    ``effective`` is the effective memory of its best scale. ``is_candidate``: no other memory is significantly better.
+    """
+
+    memory: float
+    effective: float
+    loss: float
+    is_candidate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestMemory:
+    """The memory that predicted best. Infinity means: never forget.
+
+    Attributes
+    ----------
+    effective, effective_low, effective_high : float
+        The number of decisions over which the best expert averages, and its interval: the smallest and the largest one
+        of the experts that are not significantly worse than any other (95 %, paired block bootstrap).
+    gamma, gamma_low, gamma_high : float
+        1 - 1 / effective: the discount that forgets as fast.
+    half_life, half_life_low, half_life_high : float
+        Decisions after which half of what a reward teaches is lost, log(1/2) / log(gamma).
+    half_life_seconds, half_life_seconds_low, half_life_seconds_high : float or None
+        The same in seconds, at the mean pace of the log. None if the log has no times.
+    correlation_half_life : float
+        Decisions after which the correlation of theta* with its old value is 1/2, for the shortest memory that is not
+        significantly worse than any other if the scale is unknown. This is what ``half_life`` means to the default
+        policy of an agent, which then weighs the rewards by itself.
+    losses : tuple of MemoryLoss
+        The mean loss per reward of every memory.
+    """
+
+    effective: float
+    effective_low: float
+    effective_high: float
+    gamma: float
+    gamma_low: float
+    gamma_high: float
+    half_life: float
+    half_life_low: float
+    half_life_high: float
+    half_life_seconds: float | None
+    half_life_seconds_low: float | None
+    half_life_seconds_high: float | None
+    correlation_half_life: float
+    losses: tuple[MemoryLoss, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What never forgetting costs against the best memory, in nats of log loss per 1,000 rewards (95 % interval)."""
+
+    per_thousand: float
+    low: float
+    high: float
+
+
+def merge_blocks(losses: Array, blocks: int = BLOCKS) -> Array:
+    """Return the sums of losses over ``blocks`` groups of consecutive rows, [blocks, ...]."""
+    groups = np.array_split(np.arange(len(losses)), min(blocks, len(losses)))
+    return np.stack([losses[group].sum(axis=0) for group in groups])
+
+
+def resample_sums(losses: Array, rng: np.random.Generator) -> Array:
+    """Return the sums over blocks that are drawn with replacement, [resamples, columns]."""
+    count = len(losses)
+    draws = rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
+    return np.asarray(draws @ losses)
+
+
+def find_candidates(losses: Array, rng: np.random.Generator) -> Mask:
+    """Return which columns are not significantly worse than any other.
+
+    Parameters
+    ----------
+    losses
+        Losses, [blocks, columns]; blocks are taken as exchangeable.
+    rng
+        Source of the resamples.
+
+    Notes
+    -----
+    Column g is a candidate unless T_g = max_h (loss_g - loss_h) / s_gh is above the 95 % quantile of its centred
+    bootstrap distribution, where s_gh is the standard error of the difference. The test of each column has level 5 %,
+    so the best column is a candidate with probability 95 %.
+
+    Examples
+    --------
+    >>> losses = np.random.default_rng(0).normal([1.0, 1.0, 2.0], 0.1, size=(50, 3))
+    >>> find_candidates(losses, np.random.default_rng(1)).tolist()
+    [True, True, False]
+    """
+    total = losses.sum(axis=0)
+    noise = resample_sums(losses, rng) - total
+    is_candidate = np.zeros(len(total), dtype=bool)
+    for g in range(len(total)):
+        centred = noise[:, [g]] - noise
+        spread = centred.std(axis=0)
+        others = spread > 1e-12 * (1.0 + np.abs(total))  # a column that does not differ from g says nothing about it
+        if not others.any():
+            is_candidate[g] = True
+            continue
+        worst = ((total[g] - total[others]) / spread[others]).max()
+        is_candidate[g] = worst <= np.quantile((centred[:, others] / spread[others]).max(axis=1), CONFIDENCE)
+    return is_candidate
+
+
+def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
+    """Return the best memory with its interval."""
+    total = replay.losses.sum(axis=0)
+    best = int(total.argmin())
+    candidates = find_candidates(merge_blocks(replay.losses), np.random.default_rng(seed))
+    candidates[best] = True
+    low, high = replay.effective[candidates].min(), replay.effective[candidates].max()
+    values = [float(replay.effective[best]), float(low), float(high)]
+    half_lives = [to_half_life(value) for value in values]
+    pace = rows.seconds_per_decision
+    seconds = [None if pace is None else pace * value for value in half_lives]
+    gammas = [1.0 - 1.0 / max(value, 1.0) for value in values]
+    table = _tabulate(replay, len(rows), np.random.default_rng(seed))
+    preferred = next(entry.memory for entry in table if entry.is_candidate)
+    return BestMemory(
+        effective=values[0], effective_low=values[1], effective_high=values[2],
+        gamma=gammas[0], gamma_low=gammas[1], gamma_high=gammas[2],
+        half_life=half_lives[0], half_life_low=half_lives[1], half_life_high=half_lives[2],
+        half_life_seconds=seconds[0], half_life_seconds_low=seconds[1], half_life_seconds_high=seconds[2],
+        correlation_half_life=to_half_life(preferred), losses=table,
+    )  # fmt: skip
+
+
+def mix_scales(replay: Replay) -> tuple[Array, Array]:
+    """Return the memories, increasing, and the losses of their mixtures over the scales, [blocks, memories]."""
+    memories = np.unique(replay.memories)
+    return memories, np.stack([replay.mix(replay.memories == memory) for memory in memories], axis=1)
+
+
+def _tabulate(replay: Replay, n: int, rng: np.random.Generator) -> tuple[MemoryLoss, ...]:
+    memories, losses = mix_scales(replay)
+    total = losses.sum(axis=0)
+    candidates = find_candidates(merge_blocks(losses), rng)
+    candidates[int(total.argmin())] = True
+    table = []
+    for memory, loss, is_candidate in zip(memories, total, candidates, strict=True):
+        experts = np.flatnonzero(replay.memories == memory)
+        best = experts[int(replay.losses[:, experts].sum(axis=0).argmin())]
+        effective = float(replay.effective[best])
+        table.append(
+            MemoryLoss(memory=float(memory), effective=effective, loss=loss / n, is_candidate=bool(is_candidate))
+        )
+    return tuple(table)
+
+
+def measure_cost(rows: RewardedRows, replay: Replay, seed: int) -> Cost:
+    """Return what never forgetting costs against the memory that predicted best; 0 if that one is infinite.
+
+    Both are mixtures over the scales. The best memory is chosen from the same rewards, so the cost is slightly too
+    large: by about as much as the best of several equal memories is ahead by chance.
+    """
+    _, losses = mix_scales(replay)
+    excess = merge_blocks(losses[:, -1] - losses[:, int(losses.sum(axis=0).argmin())])
+    sums = resample_sums(excess[:, None], np.random.default_rng(seed))[:, 0] * (1000.0 / len(rows))
+    tail = 0.5 * (1.0 - CONFIDENCE)
+    low, high = np.quantile(sums, [tail, 1.0 - tail])
+    return Cost(per_thousand=float(excess.sum()) * 1000.0 / len(rows), low=float(low), high=float(high))

@@ -1,0 +1,192 @@
+"""The diagnosis of drift: whether the world of a log drifts, how fast, where, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from windvane.arguments import check_number, check_whole
+from windvane.logs.drift.best_memory import BestMemory, Cost, choose_memory, measure_cost
+from windvane.logs.drift.change_points import ChangePoint, find_change_points
+from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_obstacle, weigh_evidence
+from windvane.logs.drift.feature_drift import FeatureDrifts, find_feature_drifts
+from windvane.logs.drift.logistic_fit import fit_logistic, means
+from windvane.logs.drift.rate import Rate, estimate_rate
+from windvane.logs.drift.recommendation import explain, phrase_answer, recommend
+from windvane.logs.drift.replay import replay_log
+from windvane.logs.drift.rows import RewardedRows, read_rows
+from windvane.logs.drift.score_process import build_process
+from windvane.logs.drift.what_drifts import WhatDrifts, find_what_drifts
+from windvane.logs.log import Log
+
+Progress = Callable[[str, int, int], None]
+PARTS = ("reading", "evidence", "memory", "rate", "features", "change points", "what drifts")
+CAVEAT = (
+    "A model that does not fit, together with contexts that shift, is also taken for drift: then no single parameter "
+    "fits all parts of the log."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftDiagnosis:
+    """The diagnosis of a log. Parts other than ``evidence`` are None if the question cannot be answered.
+
+    Attributes
+    ----------
+    answer : str
+        One sentence.
+    verdict : str
+        "drift", "no drift seen" or "cannot be answered".
+    source : str
+        Where the log comes from.
+    decisions, rewards, seconds
+        The numbers of decisions and of rewards used, and the time from the first decision to the last (None without
+        times).
+    dim, alpha, seed
+        The dimension, the level of all tests, and the seed.
+    evidence, memory, rate, features, change_points, what, cost
+        The parts.
+    recommendation : dict
+        Settings of :class:`windvane.Agent`. Empty: its default policy learns the memory.
+    recommendation_note : str
+        What they mean.
+    caveat : str
+        What else looks like drift.
+    """
+
+    answer: str
+    verdict: str
+    source: str
+    decisions: float
+    rewards: int
+    seconds: float | None
+    dim: int
+    alpha: float
+    seed: int
+    evidence: Evidence
+    memory: BestMemory | None
+    rate: Rate | None
+    features: FeatureDrifts | None
+    change_points: tuple[ChangePoint, ...] | None
+    what: WhatDrifts | None
+    cost: Cost | None
+    recommendation: dict[str, Any]
+    recommendation_note: str
+    caveat: str = CAVEAT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for :func:`json.dumps`. JSON has no infinity: an infinite number is None."""
+        plain: dict[str, Any] = _to_plain(dataclasses.asdict(self))
+        return plain
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def diagnose_drift(
+    log: Log, *, alpha: float = 0.05, seed: int = 0, calendar: bool = True, progress: Progress | None = None
+) -> DriftDiagnosis:
+    """Say whether theta* drifts in a log with rewards in [0, 1] and the logistic link, how fast, where and when.
+
+    Parameters
+    ----------
+    log
+        The log. It is read once; the rows with a reward are kept in memory, at most 5e7 numbers (400 MB).
+    alpha
+        The level of all tests, in (0, 1).
+    seed
+        Seed of all random numbers.
+    calendar
+        Whether to test if hour of day and weekday explain the drift.
+    progress
+        Called with the name of a part, the number of parts that are done and that of all parts.
+
+    Returns
+    -------
+    DriftDiagnosis
+        The diagnosis.
+
+    Notes
+    -----
+    The verdict is by an e-process (:mod:`windvane.logs.drift.evidence`) that is valid at any time and for any logging
+    policy. All other intervals and p-values are for a fixed sample, and approximate for logs of adaptive policies.
+
+    Examples
+    --------
+    >>> from windvane.logs.log import from_arrays
+    >>> diagnose_drift(from_arrays([[[1.0], [0.5]]] * 30, [0, 1] * 15, [1.0, 0.0] * 15)).answer
+    'Cannot be answered, because the log has 30 rewards, and at least 200 are needed.'
+    """
+    alpha = check_number("alpha", alpha, "in (0, 1)", lambda value: 0.0 < value < 1.0)
+    seed = check_whole("seed", seed, 0)
+    report = progress or (lambda _part, _done, _total: None)
+
+    def begin(part: str) -> None:
+        report(part, PARTS.index(part), len(PARTS))
+
+    begin("reading")
+    rows = read_rows(log)
+    if reason := find_obstacle(rows):
+        empty = Evidence(
+            verdict=UNKNOWN, reason=reason, log_e=0.0, threshold=math.log(1.0 / alpha), decisions=(), curve=(),
+            first_decision=None, first_time=None,
+        )  # fmt: skip
+        return _assemble(rows, alpha, seed, empty)
+    begin("evidence")
+    fit = fit_logistic(rows.x, rows.reward)
+    replay = replay_log(rows, measure_information_per_decision(rows, fit.theta))
+    evidence = weigh_evidence(rows, replay, alpha)
+    begin("memory")
+    memory, cost = choose_memory(rows, replay, seed), measure_cost(rows, replay, seed)
+    begin("rate")
+    rate = estimate_rate(rows, memory.effective, seed)
+    begin("features")
+    process = build_process(rows.x, rows.reward, fit.theta)
+    features = find_feature_drifts(rows, process, memory.effective, alpha, seed)
+    begin("change points")
+    change_points = find_change_points(rows, seed)
+    begin("what drifts")
+    what = find_what_drifts(
+        rows, memory.effective, features.joint_p, has_drift=evidence.verdict == DRIFT, alpha=alpha, calendar=calendar,
+        seed=seed,
+    )  # fmt: skip
+    report("done", len(PARTS), len(PARTS))
+    return _assemble(rows, alpha, seed, evidence, memory, rate, features, change_points, what, cost)
+
+
+def measure_information_per_decision(rows: RewardedRows, theta: np.ndarray[Any, Any]) -> float:
+    """Return the mean information of a decision per coordinate, mu' ||x||^2 / d."""
+    mu = means(rows.x @ theta)
+    total = float((mu * (1.0 - mu) * np.square(rows.x).sum(axis=1)).sum())
+    return total / (rows.dim * rows.decisions)
+
+
+def _assemble(
+    rows: RewardedRows,
+    alpha: float,
+    seed: int,
+    evidence: Evidence,
+    memory: BestMemory | None = None,
+    rate: Rate | None = None,
+    features: FeatureDrifts | None = None,
+    change_points: tuple[ChangePoint, ...] | None = None,
+    what: WhatDrifts | None = None,
+    cost: Cost | None = None,
+) -> DriftDiagnosis:
+    settings = recommend(rows, evidence, memory)
+    return DriftDiagnosis(
+        answer=phrase_answer(evidence, memory, rate), verdict=evidence.verdict, source=rows.schema.source,
+        decisions=rows.decisions, rewards=len(rows), seconds=rows.seconds, dim=rows.dim, alpha=alpha, seed=seed,
+        evidence=evidence, memory=memory, rate=rate, features=features, change_points=change_points, what=what,
+        cost=cost, recommendation=settings, recommendation_note=explain(settings, memory),
+    )  # fmt: skip

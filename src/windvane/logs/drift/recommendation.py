@@ -1,0 +1,99 @@
+"""Settings for an agent, and the answer in one sentence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from windvane.agent.memory import describe_seconds
+from windvane.agent.times import LONGEST
+from windvane.logs.drift.best_memory import BestMemory
+from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence
+from windvane.logs.drift.rate import Rate
+from windvane.logs.drift.rows import RewardedRows
+
+WIDEST = 16.0  # high / low of an interval of memories: beyond it, let the policy learn the memory
+LONG = 0.5  # share of the log: if shorter memories are excluded, never forgetting is safe
+_UNITS = (("w", 604_800.0), ("d", 86_400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3))
+
+
+def format_half_life(seconds: float) -> str:
+    """Return a duration that an agent reads, to two significant digits.
+
+    Examples
+    --------
+    >>> [format_half_life(seconds) for seconds in (10_800.0, 95.0, 0.25, 5.3e6)]
+    ['3h', '1.6m', '250ms', '8.8w']
+    """
+    unit, size = next((unit for unit in _UNITS if seconds >= unit[1]), _UNITS[-1])
+    value = seconds / size
+    digits = max(0, 1 - math.floor(math.log10(value)))
+    text = f"{round(value, 1 - math.floor(math.log10(value))):.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{unit}"
+
+
+def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None) -> dict[str, Any]:
+    """Return settings of :class:`windvane.Agent`, to be passed with ``dim`` unless they include ``features``.
+
+    ``half_life`` is the correlation half-life, because that is what the default policy takes it for. No memory is set
+    if the interval of memories is wide (factor 16), if the correlation half-life is longer than the log, or if nothing
+    can be said: the default policy learns it.
+    """
+    settings: dict[str, Any] = {}
+    if rows.schema.features is not None:
+        settings["features"] = rows.schema.features.declaration()
+    if memory is None or evidence.verdict == UNKNOWN:
+        return settings
+    if evidence.verdict != DRIFT:
+        return settings | ({"gamma": 1.0} if memory.effective_low >= LONG * rows.decisions else {})
+    decisions, pace = memory.correlation_half_life, rows.seconds_per_decision
+    if math.isinf(memory.effective_high) or memory.effective_high > WIDEST * memory.effective_low:
+        return settings
+    if decisions > rows.decisions or (pace is not None and not 1e-3 <= decisions * pace <= LONGEST):
+        return settings
+    if pace is not None:
+        return settings | {"half_life": format_half_life(decisions * pace)}
+    return settings | {"half_life": round(decisions)}
+
+
+def explain(settings: dict[str, Any], memory: BestMemory | None) -> str:
+    """Return what the recommended settings mean."""
+    if "half_life" in settings and memory is not None:
+        return (
+            "To the default policy, half_life is the time after which theta* has lost half of its correlation with its "
+            f"old value. From it the policy will average over about {memory.effective:,.0f} decisions. For a policy "
+            f"with a discount use gamma={memory.gamma:.6g}."
+        )
+    if "gamma" in settings:
+        return "Nothing is forgotten: the log excludes memories that are shorter than half of it."
+    return "No memory is set: the default policy learns it."
+
+
+def _describe(memory: BestMemory) -> str:
+    """Return the half-life with its interval in words."""
+    decisions = (memory.half_life, memory.half_life_low, memory.half_life_high)
+    seconds = (memory.half_life_seconds, memory.half_life_seconds_low, memory.half_life_seconds_high)
+
+    def say(index: int) -> str:
+        value = seconds[index]
+        if math.isinf(decisions[index]):
+            return "never"
+        return f"{decisions[index]:,.0f} decisions" if value is None else describe_seconds(value)
+
+    return f"{say(0)} ({say(1)} to {say(2)})" if say(1) != say(2) else say(0)
+
+
+def phrase_answer(evidence: Evidence, memory: BestMemory | None, rate: Rate | None) -> str:
+    """Return the answer in one sentence."""
+    if evidence.verdict == UNKNOWN or memory is None:
+        return f"Cannot be answered, because {evidence.reason}."
+    if evidence.verdict == DRIFT:
+        if math.isinf(memory.half_life):
+            return "Your world drifts, but forgetting would not have predicted its rewards better."
+        return f"Your world drifts: half of what a reward teaches is lost after {_describe(memory)}."
+    if rate is None:
+        return "No drift seen, and the log is too short to say which drift would have been seen."
+    return (
+        "No drift seen: one parameter fits all rewards, and a steady drift faster than "
+        f"{1000.0 * rate.excluded:.2g} per 1,000 decisions would have been seen."
+    )

@@ -1,0 +1,219 @@
+"""What drifts: the base rate alone, the ranking of arms, the contexts, or the calendar."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from windvane.arguments import Array
+from windvane.logs.drift.logistic_fit import fit_logistic
+from windvane.logs.drift.rate import fit_block
+from windvane.logs.drift.replay import divide
+from windvane.logs.drift.rows import RewardedRows
+from windvane.logs.drift.score_process import holm, assess_joint
+
+DAY, WEEK = 86_400.0, 604_800.0
+SHORTEST_CALENDAR = 2.0 * DAY  # of a log: an hour of the day must be seen on two days to be told from a drift
+SHORTEST_WEEKS = 2.0 * WEEK  # of a log, for weekday terms; the same for weeks
+RARER_PER_TERM = 10.0  # rewards of the rarer kind per coefficient, the usual minimum of a logistic regression
+MOST_TERMS = 120  # coefficients of a test, which bounds its time
+LARGEST_DESIGN = 4e7  # numbers in the rows with added terms: 320 MB
+FEWEST_PERIODS, MOST_PERIODS = 16, 64  # with a base rate of their own
+LANES = 199  # of the bootstraps
+END_SHARE = 0.25  # of the rows that are the first period, and the last
+QUANTILE = 0.95  # of the share that noise alone changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingChange:
+    """How often the best arm of an offer changed between the first and the last quarter of the log.
+
+    ``expected`` is the mean share that the noise of the two estimates alone would give, and ``limit`` its 95 %
+    quantile (parametric bootstrap). The ranking has changed if ``share`` is above the limit.
+    """
+
+    share: float
+    expected: float
+    limit: float
+    offers: int
+    has_changed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextShift:
+    """A coordinate of the contexts, first half against second half: Kolmogorov-Smirnov distance and Holm's p-value.
+
+    The p-value assumes that contexts are independent. If they follow each other slowly, it is too small.
+    """
+
+    name: str
+    distance: float
+    p: float
+    has_shifted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalendarTest:
+    """Whether hour-of-day and weekday terms explain the drift.
+
+    ``p`` is that of the joint score test with the terms, ``p_terms`` that of a likelihood-ratio test of the terms.
+    """
+
+    terms: tuple[str, ...]
+    has_interactions: bool
+    p: float
+    p_terms: float
+    explains: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatDrifts:
+    """What drifts.
+
+    Attributes
+    ----------
+    summary : str
+        One sentence.
+    p : float
+        The joint score test of one theta.
+    p_beyond_base_rate : float or None
+        The same if every one of ``periods`` periods has a base rate of its own. None if the log is too large for it.
+    is_base_rate_only : bool
+        Whether the joint test rejects, and no longer does so with these base rates.
+    ranking : RankingChange or None
+        None if no offer has two arms.
+    contexts : tuple of ContextShift
+        Empty if the log has no contexts.
+    calendar : CalendarTest or None
+        None if it was not asked for, or if the log is shorter than two days or has no times (``calendar_note``).
+    """
+
+    summary: str
+    p: float
+    p_beyond_base_rate: float | None
+    periods: int
+    is_base_rate_only: bool
+    ranking: RankingChange | None
+    contexts: tuple[ContextShift, ...]
+    calendar: CalendarTest | None
+    calendar_note: str
+
+
+def assess_base_rate(rows: RewardedRows, effective: float, seed: int) -> tuple[float | None, int]:
+    """Return the p-value of the joint test if every period has its own base rate, and the number of periods."""
+    n, d = rows.x.shape
+    wanted = max(FEWEST_PERIODS, min(MOST_PERIODS, math.ceil(rows.decisions / effective)))
+    periods = min(wanted, int(rows.rarer // RARER_PER_TERM), max(FEWEST_PERIODS, int(LARGEST_DESIGN // n) - d))
+    if n * (d + periods) > LARGEST_DESIGN or periods < 2:
+        return None, 0
+    period = np.searchsorted(divide(n, periods), np.arange(n), side="right")
+    design = np.zeros((n, d + periods))
+    design[:, :d] = rows.x
+    design[np.arange(n), d + period] = rows.schema.L
+    return assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed)), periods
+
+
+def _find_best(thetas: Array, rows: RewardedRows) -> Array:
+    """Return the best arm of each offer for each theta, [thetas, offers]."""
+    values = np.einsum("okd,td->tok", rows.offers, thetas, optimize=True)
+    return np.asarray(np.where(rows.valid, values, -np.inf).argmax(axis=2))
+
+
+def measure_ranking(rows: RewardedRows, seed: int) -> RankingChange | None:
+    """Compare the best arms at the start and at the end of the log."""
+    is_choice = rows.valid.sum(axis=1) > 1
+    size = int(END_SHARE * len(rows))
+    if not is_choice.any() or size <= rows.dim:
+        return None
+    first, last = slice(0, size), slice(len(rows) - size, None)
+    (start, spread), (end, spread_end) = (fit_block(rows.x[p], rows.reward[p], rows.schema.L) for p in (first, last))
+    both = np.concatenate([np.arange(size), np.arange(len(rows) - size, len(rows))])
+    pooled, _ = fit_block(rows.x[both], rows.reward[both], rows.schema.L)
+    rng = np.random.default_rng(seed)
+    drawn = [rng.multivariate_normal(pooled.theta, each, size=LANES, method="eigh") for each in (spread, spread_end)]
+    noise = (_find_best(drawn[0], rows) != _find_best(drawn[1], rows))[:, is_choice].mean(axis=1)
+    best = _find_best(np.stack([start.theta, end.theta]), rows)[:, is_choice]
+    share, limit = float((best[0] != best[1]).mean()), float(np.quantile(noise, QUANTILE))
+    return RankingChange(
+        share=share, expected=float(noise.mean()), limit=limit, offers=int(is_choice.sum()), has_changed=share > limit
+    )
+
+
+def compare_contexts(rows: RewardedRows, alpha: float) -> tuple[ContextShift, ...]:
+    """Test every coordinate of the contexts, first half of the decisions against second half."""
+    late = rows.context_clock > 0.5 * rows.decisions
+    if not rows.contexts.shape[1] or not late.any() or late.all():
+        return ()
+    results = [
+        stats.ks_2samp(column[~late], column[late], method="asymp") for column in np.ascontiguousarray(rows.contexts.T)
+    ]
+    adjusted = holm(np.array([float(result.pvalue) for result in results]))
+    names = rows.schema.context_names or tuple(f"c{i + 1}" for i in range(len(results)))
+    return tuple(
+        ContextShift(name=name, distance=float(result.statistic), p=float(p), has_shifted=bool(p <= alpha))
+        for name, result, p in zip(names, results, adjusted, strict=True)
+    )
+
+
+def build_calendar(time: Array, seconds: float) -> tuple[Array, tuple[str, ...]]:
+    """Return sine and cosine of the hour of the day, and of the weekday for a log of two weeks, and their names."""
+    periods = [("hour of day", DAY)] + ([("weekday", WEEK)] if seconds >= SHORTEST_WEEKS else [])
+    angles = [2.0 * math.pi * np.mod(time, length) / length for _, length in periods]
+    return np.stack([wave(angle) for angle in angles for wave in (np.sin, np.cos)], axis=1), tuple(
+        n for n, _ in periods
+    )
+
+
+def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tuple[CalendarTest | None, str]:
+    """Return the test with calendar terms, or None and the reason.
+
+    The terms are added to the base rate and, if the rewards suffice for them, to every coefficient.
+    """
+    if rows.seconds is None:
+        return None, "the log has no times"
+    if rows.seconds < SHORTEST_CALENDAR:
+        return None, "the log is shorter than two days"
+    (n, d), (waves, names) = rows.x.shape, build_calendar(rows.time, rows.seconds)
+    count = waves.shape[1]
+    columns = d + count * (d + 1)
+    has_interactions = (
+        columns <= MOST_TERMS and rows.rarer >= RARER_PER_TERM * columns and n * columns <= LARGEST_DESIGN
+    )
+    if not has_interactions and n * (d + count) > LARGEST_DESIGN:
+        return None, "the log is too large for added terms"
+    parts = [rows.x, rows.schema.L * waves]
+    if has_interactions:
+        parts += [rows.x * waves[:, [k]] for k in range(count)]
+    design = np.concatenate(parts, axis=1)
+    rest = assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed))
+    gain = 2.0 * (fit_logistic(design, rows.reward).log_likelihood - fit_logistic(rows.x, rows.reward).log_likelihood)
+    p_terms = float(stats.chi2.sf(gain, design.shape[1] - d))
+    explains = p <= alpha < rest and p_terms <= alpha
+    return CalendarTest(terms=names, has_interactions=has_interactions, p=rest, p_terms=p_terms, explains=explains), ""
+
+
+def find_what_drifts(
+    rows: RewardedRows, effective: float, p: float, *, has_drift: bool, alpha: float, calendar: bool, seed: int
+) -> WhatDrifts:
+    """Say what drifts, given the p-value ``p`` of the joint score test."""
+    beyond, periods = assess_base_rate(rows, effective, seed)
+    is_base = has_drift and p <= alpha and beyond is not None and beyond > alpha
+    ranking, contexts = measure_ranking(rows, seed), compare_contexts(rows, alpha)
+    test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not asked for")
+    if not has_drift:
+        summary = "The contexts shift, the rewards given them do not." if any(c.has_shifted for c in contexts) else (
+            "Nothing was seen to drift.")  # fmt: skip
+    else:
+        moves = "the base rate moves, with nothing seen beyond it" if is_base else "the coefficients move"
+        order = "" if ranking is None else (
+            f"; the best arm changed in {100 * ranking.share:.0f} % of offers, and noise alone would change "
+            f"{100 * ranking.expected:.0f} %")  # fmt: skip
+        clock = f"; {' and '.join(test.terms)} explain it" if test is not None and test.explains else ""
+        summary = f"{moves[0].upper()}{moves[1:]}{order}{clock}."
+    return WhatDrifts(
+        summary=summary, p=p, p_beyond_base_rate=beyond, periods=periods, is_base_rate_only=is_base, ranking=ranking,
+        contexts=contexts, calendar=test, calendar_note=note,
+    )  # fmt: skip
