@@ -112,8 +112,8 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
     from windvane.logs.report.drift_page import describe_drift
 
     rows = source.read(log)
-    with ProgressBar("diagnosing drift", "steps") as progress:
-        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=progress)
+    with ProgressBar("diagnosing drift", "parts") as bar:
+        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=lambda part, done, total: bar(done, total, part))
     page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows))
     return _publish(page, result, report or Path(f"{log.stem}-drift.html"))
 
