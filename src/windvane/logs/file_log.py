@@ -94,8 +94,8 @@ def build_log(
     if encoding is not None and encoding.arms:
         arms = [str(name) for name in encoding.arms]
     slots = len(arms) if is_fixed else scan.largest_offer
-    dim = scan.dim if encoding is None else encoding.dim
-    assert dim is not None
+    has_intercept = scan.dim is not None and not scan.has_constant
+    dim = scan.dim + has_intercept if scan.dim is not None else encoding.dim if encoding is not None else 0
     reward_range, is_declared = _choose_range(scan, rules)
     has_all = 0 < scan.rows <= scan.with_all_probabilities
     encoder = RowEncoder(
@@ -106,13 +106,14 @@ def build_log(
     if floor is not None:
         floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
     contexts = [column for field in encoder.context_fields for column in field.columns]
-    longest = scan.longest if encoding is None else _bound_norms(encoding, {**scan.context, **own})
+    longest = _bound_norms(encoding, {**scan.context, **own}) if encoding else math.hypot(scan.longest, has_intercept)
     schema = LogSchema(
         source=str(reader.path),
         format=reader.format,
         rows=scan.rows,
         dim=dim,
-        names=tuple(f"x{i + 1}" for i in range(dim)) if encoding is None else tuple(encoding.names),
+        names=tuple(encoding.names) if encoding else _name_coordinates(dim - has_intercept, has_intercept),
+        has_intercept=has_intercept,
         L=max(longest, SHORTEST),
         arms=tuple(arms) if is_fixed or len(arms) <= FEW_ARMS else (),
         context_names=tuple(contexts),
@@ -127,6 +128,10 @@ def build_log(
     )
     is_sorted = scan.order.first_unsorted is None
     return FileLog(reader, schema, encoder, rules, scan.problems, left_out, scan.arms, is_sorted)
+
+
+def _name_coordinates(dim: int, has_intercept: bool) -> tuple[str, ...]:
+    return (*(f"x{i + 1}" for i in range(dim)), *(["1"] if has_intercept else []))
 
 
 def _bound_norms(features: Features, summaries: Mapping[str, FieldSummary]) -> float:

@@ -41,6 +41,8 @@ class LogSchema:
         The names of the arms. Empty if arms are known by their features only.
     context_names : tuple of str
         The names of the coordinates of the contexts.
+    has_intercept : bool
+        Whether the last coordinate is a 1 that was added to the vectors of the log.
     features : Features or None
         The encoding as :class:`windvane.Agent` accepts it. None if the log has vectors.
     reward_range : tuple of float
@@ -67,6 +69,7 @@ class LogSchema:
     L: float = 1.0
     arms: tuple[str, ...] = ()
     context_names: tuple[str, ...] = ()
+    has_intercept: bool = False
     features: Features | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
     is_range_declared: bool = True

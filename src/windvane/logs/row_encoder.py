@@ -68,7 +68,7 @@ class RowEncoder:
     slots
         The number K of entries of the offers.
     dim
-        The dimension of the vectors.
+        The dimension of the vectors. One more than that of the vectors of the log: a 1 is appended to them.
     arm_features
         Features of the arms by name, from a separate file.
     reward_range
@@ -156,7 +156,9 @@ class RowEncoder:
         if features is None:
             assert offers is not None
             assert offers.vectors is not None
-            vectors[offers.row[kept], slot[kept]] = offers.vectors[kept]  # type: ignore[index]
+            count = offers.vectors.shape[1]
+            vectors[offers.row[kept], slot[kept], :count] = offers.vectors[kept]  # type: ignore[index]
+            vectors[valid, count:] = 1.0  # the intercept, if one is added
             return vectors
         shared = sum(len(field.columns) for field in features.shared)
         head = features.intercept + shared

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from windvane.arguments import Index, Mask
+from windvane.arguments import Array, Index, Mask
 from windvane.errors import ArgumentError
 from windvane.logs.ordering import OrderCheck
 from windvane.logs.problems import Problems, Verbatim
@@ -85,6 +85,8 @@ class LogScan:
         self.lowest, self.low_played, self.high_played = math.inf, math.inf, -math.inf
         self.dim: int | None = None
         self.longest = 0.0
+        self._lows: list[Array] = []  # the smallest and the largest entries of the vectors in each chunk
+        self._highs: list[Array] = []
         self.order = OrderCheck()
         self._hashes: list[Index] = []
         self._id_places: list[Index] = []
@@ -142,6 +144,18 @@ class LogScan:
             self.dim = offers.vectors.shape[1]
             norms = np.sqrt(np.square(offers.vectors).sum(axis=1))
             self.longest = max(self.longest, float(np.nanmax(norms, initial=0.0)))
+            given = offers.vectors[~np.isnan(offers.vectors[:, 0])] if self.dim else offers.vectors[:0]
+            if len(given):
+                self._lows.append(given.min(axis=0))
+                self._highs.append(given.max(axis=0))
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a coordinate of the vectors is the same, and not 0, in all arms and rows."""
+        if not self._lows:
+            return False
+        low, high = np.min(self._lows, axis=0), np.max(self._highs, axis=0)
+        return bool(((low == high) & (low != 0.0)).any())
 
     def _add_ids(self, rows: RawRows) -> None:
         if rows.id is None or self._ids > MOST_IDS:
