@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from common import say
 
 COMMAND = Path(sys.executable).with_name("windvane")
