@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.logged_worlds import WrittenLogs, follow, write_logs
 
+from support.logged_worlds import WrittenLogs, follow, write_logs
 from windvane import OFUL, AdaptiveGLMUCB, DLinUCB
 from windvane.logs.evaluation.contrasts import Contrast
 from windvane.logs.evaluation.scores import RowScores, choose_limits
@@ -46,9 +46,7 @@ class Study:
     def rows(self, lane: int) -> RowScores:
         logs = self.logs
         least = logs.probabilities[:, lane] if self.has_all else logs.floor
-        return RowScores(
-            self.q[:, lane], least, logs.played[:, lane], logs.propensity[:, lane], logs.reward[:, lane]
-        )
+        return RowScores(self.q[:, lane], least, logs.played[:, lane], logs.propensity[:, lane], logs.reward[:, lane])
 
     def deltas(self, lane: int) -> dict[str, tuple[np.ndarray, np.ndarray | float, np.ndarray]]:
         """For each contrast: delta, what is subtracted, and the signed policy of the truth."""

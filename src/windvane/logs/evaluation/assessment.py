@@ -17,7 +17,7 @@ from windvane.logs.evaluation.propensity_model import PropensityModel
 from windvane.logs.evaluation.recommendations import (
     CAVEAT,
     DIFFERENCE,
-    FEWEST_OUTCOMES,
+    FEWEST_SUCCESSES,
     SMALLEST_SAMPLE,
     RecommendationSums,
     Rows,
@@ -173,7 +173,7 @@ class Assessor:
             sums, mean = self.thinned[policy][j], self.accepted[policy][j]
             interval = setting.to_unit(mean.solve(setting.alpha))
             caveat, size = "; ".join(filter(None, (thinning.CAVEAT, setting.caveats))), float(mean.count)
-            if reason := setting.refusal or _refuse_few(mean, setting.survey.is_binary, sums.find_rare()):
+            if reason := setting.refusal or _refuse_few(mean, setting.survey.is_binary):
                 interval = Interval(*[None] * 3)  # type: ignore[arg-type]
             value = Estimate(
                 **interval._asdict(), estimand=thinning.ESTIMAND, effective_sample_size=size, caveat=caveat,
@@ -206,11 +206,10 @@ class Assessor:
         return Comparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
 
 
-def _refuse_few(mean: MeanReward, is_binary: bool, rare: int) -> str:
+def _refuse_few(mean: MeanReward, is_binary: bool) -> str:
     """Return why the accepted rows are too few; empty if they are not."""
     if mean.count < SMALLEST_SAMPLE:
         return f"{mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
-    outcomes = mean.ones if rare else mean.count - mean.ones
-    if is_binary and outcomes < FEWEST_OUTCOMES:
-        return f"{outcomes} accepted rows have a reward of {rare}, fewer than {FEWEST_OUTCOMES:.0f}"
+    if is_binary and mean.ones < FEWEST_SUCCESSES:
+        return f"{mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
     return ""

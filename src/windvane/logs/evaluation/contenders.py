@@ -119,7 +119,7 @@ def _read_contender(policy: Any, label: str | None = None) -> Contender:
         shown, settings, told = policy.get("label", label), policy.get("settings", {}), policy.get("told")
         policy = policy.get("policy")
     if isinstance(policy, str) and (call := _CALL.fullmatch(policy)):
-        shown, settings = shown or policy.strip(), {**_parse_settings(policy, call["settings"]), **settings}
+        shown, settings = shown or " ".join(policy.split()), {**_parse_settings(policy, call["settings"]), **settings}
         policy = call["name"].strip()
     spec = PolicySpec(policy, label=shown, settings=settings, told=told).resolve()
     if getattr(resolve_policy(spec.policy), "needs_truth", False):

@@ -76,8 +76,8 @@ def evaluate(
     -----
     Intervals are confidence sequences (:mod:`windvane.logs.evaluation.intervals`): they hold at all times at once, for
     any drift, and for logs written by a policy that learned. They rely on correct probabilities in the log. Nothing is
-    estimated where the effective sample size is below 100, or where there are effectively fewer than 50 rewards of the
-    rarer kind.
+    estimated where the effective sample size is below 100, or where rewards are 0 or 1 and effectively fewer than 50 of
+    them are 1: then the relative standard error is above 14 %.
 
     Examples
     --------

@@ -41,10 +41,15 @@ class ReplayPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """What the pass of the reward model found: the memory and the scale whose predictions were best."""
+    """What the pass of the reward model found: the memory and the scale whose predictions were best.
+
+    ``effective_memory`` is the number of rows over which a filter with this memory and scale averages. It is shorter
+    than the memory, because rewards correct the belief long before theta* is expected to return to 0.
+    """
 
     memory: float
     scale: float
+    effective_memory: float
 
 
 def create_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -90,7 +95,10 @@ def fit_rewards(log: Log, survey: Survey, folder: Path, seed: int) -> ModelFit:
         row = stop
     best = int(policy.bank.beliefs["run_loss"][0].argmin())
     memory, scale = divmod(best, len(policy.bank.scales))
-    return ModelFit(memory=float(policy.bank.memories[memory]), scale=float(policy.bank.scales[scale]))
+    return ModelFit(
+        memory=float(policy.bank.memories[memory]), scale=float(policy.bank.scales[scale]),
+        effective_memory=float(policy.bank.effective_memories()[0, best]),
+    )  # fmt: skip
 
 
 def build_reward_model(schema: LogSchema, seed: int) -> Any:
