@@ -1,3 +1,3 @@
 from .evaluation.evaluator import evaluate as evaluate
-from .evaluation.results import Estimate as Estimate, Evaluation as Evaluation
+from .evaluation.estimates import Estimate as Estimate, Evaluation as Evaluation
 from .log import Log as Log, LogBatch as LogBatch, LogSchema as LogSchema, from_arrays as from_arrays

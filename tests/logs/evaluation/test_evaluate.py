@@ -14,7 +14,7 @@ from windvane.errors import ArgumentError, WindvaneError
 from windvane.logs import Evaluation, evaluate
 from windvane.logs.evaluation import log_walk
 from windvane.logs.evaluation.contenders import derive_seed, list_contenders
-from windvane.logs.evaluation.results import Estimate
+from windvane.logs.evaluation.estimates import Estimate
 from windvane.logs.log import ArrayLog
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from windvane.arguments import Array, Index
 from windvane.logs.evaluation import thinning
 from windvane.logs.evaluation.contrasts import Contrast, Interval
+from windvane.logs.evaluation.estimates import Estimate, PolicyComparison, RecommendationsResult, ThinnedRun
 from windvane.logs.evaluation.intervals import LowerBound
 from windvane.logs.evaluation.propensity_model import PropensityModel
 from windvane.logs.evaluation.recommendations import (
@@ -24,7 +25,6 @@ from windvane.logs.evaluation.recommendations import (
     Setting,
     TrackSums,
 )
-from windvane.logs.evaluation.results import Comparison, Estimate, RecommendationsResult, ThinnedRun
 from windvane.logs.evaluation.scores import RowScores
 from windvane.logs.evaluation.survey import find_evaluated
 from windvane.logs.evaluation.tracks import ReplayPlan, Tracks
@@ -65,13 +65,13 @@ class MeanReward:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assessment:
+class LogAssessment:
     """The results of the last pass; lists have an entry per policy."""
 
     log: Estimate
     recommendations: list[RecommendationsResult]
     runs: list[tuple[ThinnedRun, ...]]
-    comparisons: list[Comparison]
+    comparisons: list[PolicyComparison]
 
 
 class Assessor:
@@ -105,7 +105,7 @@ class Assessor:
         schema = log.schema
         self._model = PropensityModel(schema.dim, setting.survey.most_arms, schema.L) if setting.is_estimated else None
 
-    def run(self) -> Assessment:
+    def run(self) -> LogAssessment:
         """Read all rows, and return the results."""
         survey = self.setting.survey
         checkpoints = np.unique(np.linspace(0, survey.rows, CHECKPOINTS + 1).round().astype(np.int64))[1:]
@@ -114,7 +114,7 @@ class Assessor:
             if start + len(batch) in checkpoints:
                 for sums in self.recommended:
                     sums.record(start + len(batch), float(batch.time[-1]))
-        return Assessment(
+        return LogAssessment(
             log=self._present_log(),
             recommendations=[sums.finish() for sums in self.recommended],
             runs=[self._list_runs(policy) for policy in range(len(self.labels))],
@@ -190,7 +190,7 @@ class Assessor:
             )  # fmt: skip
         return tuple(runs)
 
-    def _compare(self, first: int, second: int) -> Comparison:
+    def _compare(self, first: int, second: int) -> PolicyComparison:
         """Return the difference of two policies, unless one of them is refused."""
         sums, contrast = [self.recommended[first], self.recommended[second]], self.pairs[first, second]
         refusals = [reason for one in sums if (reason := one.find_refusal())]
@@ -203,7 +203,7 @@ class Assessor:
             **ends, estimand=DIFFERENCE, effective_sample_size=size, reason=refusals[0] if refusals else "",
             caveat="; ".join(filter(None, (CAVEAT, self.setting.caveats))),
         )  # fmt: skip
-        return Comparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
+        return PolicyComparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
 
 
 def _refuse_few(mean: MeanReward, is_binary: bool) -> str:

@@ -8,8 +8,8 @@ the same in both directions,
     P^-1 = P_f^-1 + P_b^-1 - I / q,     theta = P (P_f^-1 theta_f + P_b^-1 theta_b)
 
 combines their beliefs (the two-filter smoother; exact if the filters were linear). It is computed at points that are a
-quarter of the effective memory apart, with straight lines between them. The simulation offers the arms of the log and draws
-rewards of 0 or 1 with the fitted means, which arrive at once.
+quarter of the effective memory apart, with straight lines between them. The simulation offers the arms of the log and
+draws rewards of 0 or 1 with the fitted means, which arrive at once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from windvane.arguments import Array
 from windvane.estimation.filters import FilterBank
 from windvane.links import get_link
 from windvane.logs.evaluation.contenders import build_contender
+from windvane.logs.evaluation.estimates import Estimate, ModelResult
 from windvane.logs.evaluation.log_walk import read_batches
-from windvane.logs.evaluation.results import Estimate, ModelResult
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.evaluation.tracks import ModelFit, create_array
 from windvane.logs.log import Log, LogSchema

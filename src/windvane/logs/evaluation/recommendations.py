@@ -24,14 +24,14 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.logs.evaluation.contrasts import Contrast, Interval, RecentMean, WeightSums
-from windvane.logs.evaluation.results import Checkpoint, Estimate, RecommendationsResult, WeightSummary
+from windvane.logs.evaluation.estimates import Checkpoint, Estimate, RecommendationsResult, WeightSummary
 from windvane.logs.evaluation.scores import RowScores
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.log import LogSchema
 
 THRESHOLD = 10.0  # of SWITCH-DR. A row of weight 10 counts as much as ten rows on policy
-# Relative standard errors of a mean reward: 10 % for 100 rewards whose standard deviation is as large as their mean, and
-# 1 / sqrt(50) = 14 % if 50 rewards are 1 and the others, of any number, are 0.
+# Relative standard errors of a mean reward: 10 % for 100 rewards whose standard deviation is as large as their mean,
+# and 1 / sqrt(50) = 14 % if 50 rewards are 1 and the others, of any number, are 0.
 SMALLEST_SAMPLE, FEWEST_SUCCESSES = 100.0, 50.0
 ESTIMAND = "mean reward per decision of the policy's recommendations, learned from the logged rewards"
 TO_LOG = "the same minus the mean reward of the log"

@@ -165,7 +165,7 @@ class PolicyEvaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PolicyComparison:
     """The difference of the values of the recommendations of two policies, on the same rows."""
 
     policy: str
@@ -208,7 +208,7 @@ class Evaluation:
     answer: str
     log: LogSummary
     policies: tuple[PolicyEvaluation, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PolicyComparison, ...]
     alpha: float
     epsilon: float
     seed: int
