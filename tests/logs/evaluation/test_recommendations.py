@@ -16,6 +16,7 @@ from windvane.logs.evaluation.recommendations import THRESHOLD
 from windvane.logs.evaluation.scores import choose_limits
 from windvane.logs.evaluation.tracks import build_reward_model
 from windvane.logs.log import ArrayLog
+from windvane.policies.registry import POLICIES
 
 ROWS = 500
 
@@ -162,3 +163,28 @@ def transcribe_plain(log: ArrayLog) -> np.ndarray:
     policy = build_contender(list_contenders("OFUL")[0].spec, log.schema, len(log.rows), lanes=1, seed=0)
     naive = NaiveEvaluation(to_rows(log), policy, build_reward_model(log.schema, 0))
     return np.array([naive.score(pi, q, row) for pi, q, row in naive.evaluated()])
+
+
+def test_without_a_floor_the_interval_is_that_of_inverse_propensity_weighting() -> None:
+    """The probabilities of the other arms are unknown, so the reward model cannot be truncated: only k = 0 is valid."""
+    logs = write_logs(lanes=1, rows=800, epsilon=0.9, level=0.3, seed=22)
+    log = logs.log(0, has_all=False, floor=None)
+    found = evaluate(log, "UniformRandom", estimands=["recommendations"]).policies[0].recommendations
+    naive = NaiveEvaluation(to_rows(log), UniformRandom(dim=3), build_reward_model(log.schema, 0), floor=0.0)
+    assert (found.value.low, found.value.high) == pytest.approx(naive.interval([0.0], 0.05), abs=1e-6)
+    assert found.weights.unsupported == 0.0
+    declared = (
+        evaluate(log, "UniformRandom", estimands=["recommendations"], floor=logs.floor).policies[0].recommendations
+    )
+    assert declared.value.high - declared.value.low < found.value.high - found.value.low
+
+
+@pytest.mark.parametrize("name", ["AdaptiveGLMUCB", "MASTER", "D-GLM-TS(gamma=0.9)", "BOB", "Greedy(gamma=0.9)"])
+def test_any_policy_can_be_evaluated(name: str) -> None:
+    """Given its draws, a policy recommends one arm, or shares ties: the mean weight is 1 up to chance."""
+    name = next((policy for policy in POLICIES if policy.startswith(name)), name)
+    logs = write_logs(lanes=1, rows=300, epsilon=1.0, logger="fixed", level=0.5, seed=23)
+    found = evaluate(logs.log(0), name, estimands=["recommendations", "thinning"]).policies[0]
+    weights = found.recommendations.weights
+    assert weights.largest == pytest.approx(4.0)
+    assert abs(weights.mean - 1.0) < 5.0 * np.sqrt(3.0 / 300)

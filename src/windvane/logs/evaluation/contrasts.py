@@ -147,7 +147,8 @@ class WeightSums:
         self.squares += float(np.square(w).sum())
         self.rewards += float(w @ rows.reward)
         self.largest = max(self.largest, float(ratio.max(initial=0.0)))
-        self.unsupported += float(weight @ (pi * (np.asarray(rows.least) <= 0.0)).sum(axis=1))
+        if isinstance(rows.least, np.ndarray):  # else the probabilities of the other arms are unknown
+            self.unsupported += float(weight @ (pi * (rows.least <= 0.0)).sum(axis=1))
         self.direct += float(weight @ direct)
         residual = rows.reward - rows.q[rows.every, rows.played]
         self.switched += float(weight @ direct + (w * residual)[ratio <= self.threshold].sum())
