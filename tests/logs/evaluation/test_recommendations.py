@@ -10,6 +10,7 @@ import pytest
 from naive.off_policy import NaiveEvaluation
 from support.logged_worlds import follow, write_logs
 from windvane import DLinUCB, UniformRandom, get_policy
+from windvane.errors import ArgumentError
 from windvane.logs import evaluate
 from windvane.logs.evaluation.contenders import build_contender, list_contenders
 from windvane.logs.evaluation.recommendations import THRESHOLD
@@ -188,3 +189,27 @@ def test_any_policy_can_be_evaluated(name: str) -> None:
     weights = found.recommendations.weights
     assert weights.largest == pytest.approx(4.0)
     assert abs(weights.mean - 1.0) < 5.0 * np.sqrt(3.0 / 300)
+
+
+class FirstArm:
+    """A policy that follows the contract without deriving from ``Policy``. It records nothing."""
+
+    def __init__(self, dim: int, lanes: object, seed: int = 0, arm: int = 0) -> None:
+        self.lanes, self.arm = len(lanes), arm
+
+    def select(self, arms: np.ndarray, valid: np.ndarray | None = None) -> list[int]:
+        return [self.arm] * self.lanes
+
+    def update(self, x: np.ndarray, reward: float, **others: object) -> None:
+        assert x.shape == (self.lanes, 3)
+
+
+def test_a_policy_of_ones_own_is_evaluated_by_the_arms_that_it_chooses() -> None:
+    logs = write_logs(lanes=1, rows=1500, epsilon=0.9, logger="fixed", level=0.3, seed=24)
+    found = evaluate(logs.log(0), FirstArm, estimands=["recommendations", "thinning"]).policies[0]
+    weights = (logs.played[:, 0] == 0) / logs.propensity[:, 0]
+    assert found.recommendations.variants["ips"].value == pytest.approx(np.mean(weights * logs.reward[:, 0]))
+    assert found.thinning.runs[0].accepted > 0.5 * logs.floor * 1500
+    with pytest.raises(ArgumentError) as caught:
+        evaluate(logs.log(0), ("bad", FirstArm, {"arm": 4}), estimands=["recommendations"])
+    assert (caught.value.argument, caught.value.value) == ("select(arms)", 4)

@@ -68,7 +68,7 @@ def replay_policy(log: Log, spec: PolicySpec, plan: ReplayPlan, folder: Path, na
     shape = (survey.rows, plan.lanes)
     preferred = create_array(folder / f"{name}-preferred.npy", np.bool_, (*shape, survey.most_arms))
     counted = create_array(folder / f"{name}-counted.npy", np.bool_, shape)
-    walk, row = LogWalk(policy, plan.learns_all, read_order), 0
+    walk, row = LogWalk(policy, plan.lanes, plan.learns_all, read_order), 0
     coins = Coins(plan.seed, plan.shares, survey.largest_weight)
     batches = read_batches(log, plan.lanes, survey.most_arms)
     for batch, passes in iterate_passes(batches, coins, plan.learns_all):
@@ -86,7 +86,7 @@ def fit_rewards(log: Log, survey: Survey, folder: Path, seed: int) -> ModelFit:
     """
     policy = build_reward_model(log.schema, seed)
     q, row = create_array(folder / "q.npy", np.float32, (survey.rows, survey.most_arms)), 0
-    walk = LogWalk(policy, 1, read_means)
+    walk = LogWalk(policy, 1, 1, read_means)
     for batch in read_batches(log, 1, survey.most_arms):
         stop, K = row + len(batch), batch.valid.shape[1]
         means = walk.add(batch, np.ones((len(batch), 1), dtype=bool))[2]
