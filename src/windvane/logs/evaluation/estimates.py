@@ -140,7 +140,8 @@ class ModelResult:
 
     ``log_value`` is the mean reward that the model predicts for the arms that were played; compare it with that of the
     log. ``memory`` is the number of rows over which the fit averages on either side (None: all), ``scale``
-    the norm S of its prior, and ``drift`` the length of the fitted path, the implied B_T.
+    the norm S of its prior, and ``drift`` the length of the fitted path. An estimate is noisy, so its path is usually
+    longer than that of the parameter: it is not an estimate of B_T.
     """
 
     value: Estimate
