@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from support.worlds import ball
 
+from support.worlds import ball
 from windvane import AdaptiveGLMUCB
 from windvane.logs.evaluation.log_walk import find_preferred, read_means, read_order
 from windvane.logs.log import ArrayLog, from_arrays
@@ -117,7 +117,7 @@ def write_logs(
 
 
 def follow(logs: WrittenLogs, policy: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """What lanes of a policy that learns the logged rewards would do, and what it predicts: pi and q [rows, lanes, K]."""
+    """What lanes of a policy that learns the logged rewards do and predict: pi and q, [rows, lanes, K]."""
     learner, pi, q = Learner(policy, len(logs.arms)), [], []
     x, reward = logs.x, logs.reward
     for t in range(len(logs.arms)):

@@ -1,6 +1,6 @@
 from .drift.diagnosis import DriftDiagnosis as DriftDiagnosis, diagnose_drift as diagnose_drift
+from .evaluation.estimates import Estimate as Estimate, Evaluation as Evaluation
 from .evaluation.evaluator import evaluate as evaluate
-from .evaluation.results import Estimate as Estimate, Evaluation as Evaluation
 from .file_log import FileLog as FileLog
 from .log import ArrayLog as ArrayLog, Log as Log, LogBatch as LogBatch, LogSchema as LogSchema
 from .log import from_arrays as from_arrays

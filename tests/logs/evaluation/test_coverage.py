@@ -6,11 +6,13 @@ a z-test at 4 standard errors (6e-5). Seeds are fixed and were not chosen.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
-from support.logged_worlds import WrittenLogs, follow, write_logs
 
+from support.logged_worlds import WrittenLogs, follow, write_logs
 from windvane import OFUL, AdaptiveGLMUCB, DLinUCB
 from windvane.logs.evaluation.contrasts import Contrast
 from windvane.logs.evaluation.scores import RowScores, choose_limits
@@ -104,12 +106,19 @@ def test_estimates_are_unbiased_and_intervals_cover(logger: str, epsilon: float,
     check_unbiased(errors)
 
 
+def test_wrong_probabilities_are_seen() -> None:
+    """A control: the tests of this file fail if the log states other probabilities than it used."""
+    logs = write_logs(lanes=60, rows=200, epsilon=0.3, logger="fixed", seed=3)
+    uniform = np.full_like(logs.probabilities, 0.25)
+    study = Study(replace(logs, probabilities=0.5 * logs.probabilities + 0.5 * uniform), True, every=200)
+    with pytest.raises(AssertionError, match="z = "):
+        check_unbiased(study.judge(0.2)[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize(("logger", "epsilon", "late", "has_all"), CASES)
-def test_coverage_over_a_thousand_logs(
-    logger: str, epsilon: float, late: bool, has_all: bool, alpha: float, record_property
-) -> None:
+def test_coverage_over_a_thousand_logs(logger: str, epsilon: float, late: bool, has_all: bool, alpha: float) -> None:
     logs = write_logs(lanes=1000, rows=400, epsilon=epsilon, logger=logger, late=late, seed=2)
     missed, errors = Study(logs, has_all, every=20).judge(alpha)
     for name, (last, ever) in missed.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windvane.logs.evaluation.results import Comparison, Estimate, LogSummary, PolicyEvaluation
+from windvane.logs.evaluation.estimates import Estimate, LogSummary, PolicyComparison, PolicyEvaluation
 
 CANNOT = "Cannot be answered, because {}."
 
@@ -21,7 +21,7 @@ def format_number(value: float) -> str:
     return f"{value:.0f}" if "e" in text else text.rstrip(".")
 
 
-def answer(log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: Sequence[Comparison]) -> str:
+def answer(log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: Sequence[PolicyComparison]) -> str:
     """Return one sentence about the best policy.
 
     Parameters
@@ -69,7 +69,7 @@ def _find_headline(policy: PolicyEvaluation) -> tuple[Estimate | None, str]:
     return None, ""
 
 
-def _describe_rivals(label: str, comparisons: Sequence[Comparison]) -> list[str]:
+def _describe_rivals(label: str, comparisons: Sequence[PolicyComparison]) -> list[str]:
     """Return how the policy compares with the others."""
     better: list[str] = []
     unclear: list[str] = []

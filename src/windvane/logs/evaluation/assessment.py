@@ -12,19 +12,19 @@ import numpy as np
 from windvane.arguments import Array, Index
 from windvane.logs.evaluation import thinning
 from windvane.logs.evaluation.contrasts import Contrast, Interval
+from windvane.logs.evaluation.estimates import Estimate, PolicyComparison, RecommendationsResult, ThinnedRun
 from windvane.logs.evaluation.intervals import LowerBound
 from windvane.logs.evaluation.propensity_model import PropensityModel
 from windvane.logs.evaluation.recommendations import (
     CAVEAT,
     DIFFERENCE,
-    FEWEST_OUTCOMES,
+    FEWEST_SUCCESSES,
     SMALLEST_SAMPLE,
     RecommendationSums,
     Rows,
     Setting,
     TrackSums,
 )
-from windvane.logs.evaluation.results import Comparison, Estimate, RecommendationsResult, ThinnedRun
 from windvane.logs.evaluation.scores import RowScores
 from windvane.logs.evaluation.survey import find_evaluated
 from windvane.logs.evaluation.tracks import ReplayPlan, Tracks
@@ -65,13 +65,13 @@ class MeanReward:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assessment:
+class LogAssessment:
     """The results of the last pass; lists have an entry per policy."""
 
     log: Estimate
     recommendations: list[RecommendationsResult]
     runs: list[tuple[ThinnedRun, ...]]
-    comparisons: list[Comparison]
+    comparisons: list[PolicyComparison]
 
 
 class Assessor:
@@ -105,7 +105,7 @@ class Assessor:
         schema = log.schema
         self._model = PropensityModel(schema.dim, setting.survey.most_arms, schema.L) if setting.is_estimated else None
 
-    def run(self) -> Assessment:
+    def run(self) -> LogAssessment:
         """Read all rows, and return the results."""
         survey = self.setting.survey
         checkpoints = np.unique(np.linspace(0, survey.rows, CHECKPOINTS + 1).round().astype(np.int64))[1:]
@@ -114,7 +114,7 @@ class Assessor:
             if start + len(batch) in checkpoints:
                 for sums in self.recommended:
                     sums.record(start + len(batch), float(batch.time[-1]))
-        return Assessment(
+        return LogAssessment(
             log=self._present_log(),
             recommendations=[sums.finish() for sums in self.recommended],
             runs=[self._list_runs(policy) for policy in range(len(self.labels))],
@@ -173,7 +173,7 @@ class Assessor:
             sums, mean = self.thinned[policy][j], self.accepted[policy][j]
             interval = setting.to_unit(mean.solve(setting.alpha))
             caveat, size = "; ".join(filter(None, (thinning.CAVEAT, setting.caveats))), float(mean.count)
-            if reason := setting.refusal or _refuse_few(mean, setting.survey.is_binary, sums.find_rare()):
+            if reason := setting.refusal or _refuse_few(mean, setting.survey.is_binary):
                 interval = Interval(*[None] * 3)  # type: ignore[arg-type]
             value = Estimate(
                 **interval._asdict(), estimand=thinning.ESTIMAND, effective_sample_size=size, caveat=caveat,
@@ -190,7 +190,7 @@ class Assessor:
             )  # fmt: skip
         return tuple(runs)
 
-    def _compare(self, first: int, second: int) -> Comparison:
+    def _compare(self, first: int, second: int) -> PolicyComparison:
         """Return the difference of two policies, unless one of them is refused."""
         sums, contrast = [self.recommended[first], self.recommended[second]], self.pairs[first, second]
         refusals = [reason for one in sums if (reason := one.find_refusal())]
@@ -203,14 +203,13 @@ class Assessor:
             **ends, estimand=DIFFERENCE, effective_sample_size=size, reason=refusals[0] if refusals else "",
             caveat="; ".join(filter(None, (CAVEAT, self.setting.caveats))),
         )  # fmt: skip
-        return Comparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
+        return PolicyComparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
 
 
-def _refuse_few(mean: MeanReward, is_binary: bool, rare: int) -> str:
+def _refuse_few(mean: MeanReward, is_binary: bool) -> str:
     """Return why the accepted rows are too few; empty if they are not."""
     if mean.count < SMALLEST_SAMPLE:
         return f"{mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
-    outcomes = mean.ones if rare else mean.count - mean.ones
-    if is_binary and outcomes < FEWEST_OUTCOMES:
-        return f"{outcomes} accepted rows have a reward of {rare}, fewer than {FEWEST_OUTCOMES:.0f}"
+    if is_binary and mean.ones < FEWEST_SUCCESSES:
+        return f"{mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
     return ""

@@ -92,7 +92,7 @@ def list_contenders(policies: Any) -> list[Contender]:
     if isinstance(policies, Mapping) and "policy" not in policies:
         found = [_read_contender(policy, str(label)) for label, policy in policies.items()]
     else:
-        is_single = isinstance(policies, str | type | Mapping)
+        is_single = isinstance(policies, str | type | Mapping) or _is_labelled(policies)
         if not is_single and not isinstance(policies, Sequence):
             raise ArgumentError("policies", policies, "a policy, a list of policies, or a mapping from labels to them")
         found = [_read_contender(policy) for policy in ([policies] if is_single else policies)]
@@ -105,12 +105,17 @@ def list_contenders(policies: Any) -> list[Contender]:
     return found
 
 
+def _is_labelled(policy: Any) -> bool:
+    """Return whether ``policy`` is a tuple (label, class or name, settings)."""
+    return isinstance(policy, tuple) and len(policy) == 3 and isinstance(policy[2], Mapping)
+
+
 def _read_contender(policy: Any, label: str | None = None) -> Contender:
     from windvane.lab.spec.policy_spec import PolicySpec
 
     settings: Mapping[str, Any] = {}
     told, shown = None, label
-    if isinstance(policy, tuple) and len(policy) == 3:
+    if _is_labelled(policy):
         shown, policy, settings = policy
     elif isinstance(policy, Mapping):
         if unknown := set(policy) - set(_KEYS):
@@ -119,7 +124,7 @@ def _read_contender(policy: Any, label: str | None = None) -> Contender:
         shown, settings, told = policy.get("label", label), policy.get("settings", {}), policy.get("told")
         policy = policy.get("policy")
     if isinstance(policy, str) and (call := _CALL.fullmatch(policy)):
-        shown, settings = shown or policy.strip(), {**_parse_settings(policy, call["settings"]), **settings}
+        shown, settings = shown or " ".join(policy.split()), {**_parse_settings(policy, call["settings"]), **settings}
         policy = call["name"].strip()
     spec = PolicySpec(policy, label=shown, settings=settings, told=told).resolve()
     if getattr(resolve_policy(spec.policy), "needs_truth", False):

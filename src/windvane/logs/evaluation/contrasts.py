@@ -124,6 +124,8 @@ class WeightSums:
     base: float = 0.0
     total: float = 0.0
     squares: float = 0.0
+    successes: float = 0.0
+    success_squares: float = 0.0
     rewards: float = 0.0
     largest: float = 0.0
     unsupported: float = 0.0
@@ -131,7 +133,6 @@ class WeightSums:
     switched: float = 0.0
 
     def __post_init__(self) -> None:
-        self.by_outcome = np.zeros((2, 2))  # sums of w and w^2 over the rows with reward 0 and with reward 1
         self.largest_few = np.zeros(0)
 
     def add(self, rows: RowScores, pi: Array, weight: Array) -> None:
@@ -146,13 +147,14 @@ class WeightSums:
         self.squares += float(np.square(w).sum())
         self.rewards += float(w @ rows.reward)
         self.largest = max(self.largest, float(ratio.max(initial=0.0)))
-        self.unsupported += float(weight @ (pi * (np.asarray(rows.least) <= 0.0)).sum(axis=1))
+        if isinstance(rows.least, np.ndarray):  # else the probabilities of the other arms are unknown
+            self.unsupported += float(weight @ (pi * (rows.least <= 0.0)).sum(axis=1))
         self.direct += float(weight @ direct)
         residual = rows.reward - rows.q[rows.every, rows.played]
         self.switched += float(weight @ direct + (w * residual)[ratio <= self.threshold].sum())
-        for outcome in (0, 1):
-            some = w[rows.reward == outcome]
-            self.by_outcome[outcome] += some.sum(), np.square(some).sum()
+        some = w[rows.reward == 1.0]
+        self.successes += float(some.sum())
+        self.success_squares += float(np.square(some).sum())
         merged = np.concatenate([self.largest_few, w])
         self.largest_few = merged if len(merged) <= self.few else np.partition(merged, -self.few)[-self.few :]
 
@@ -161,7 +163,7 @@ class WeightSums:
         """(sum w)^2 / sum w^2."""
         return self.total**2 / self.squares if self.squares else 0.0
 
-    def count_outcomes(self, outcome: int) -> float:
-        """Return the same over the rows with this reward, 0 or 1."""
-        total, squares = self.by_outcome[outcome]
-        return float(total**2 / squares) if squares else 0.0
+    @property
+    def effective_successes(self) -> float:
+        """The same over the rows with reward 1."""
+        return self.successes**2 / self.success_squares if self.success_squares else 0.0

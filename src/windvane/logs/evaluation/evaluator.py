@@ -9,11 +9,11 @@ from typing import Any
 
 from windvane.lab.run.build import resolve_policy
 from windvane.logs.evaluation.answers import answer
-from windvane.logs.evaluation.assessment import Assessment, Assessor
+from windvane.logs.evaluation.assessment import Assessor, LogAssessment
 from windvane.logs.evaluation.contenders import build_contender, list_assumptions
+from windvane.logs.evaluation.estimates import Evaluation, LogSummary, ModelResult, PolicyEvaluation, ThinningResult
 from windvane.logs.evaluation.model_based import FittedPath, fit_path, present_model, simulate_policy
-from windvane.logs.evaluation.request import ESTIMANDS, Request, check_request
-from windvane.logs.evaluation.results import Evaluation, LogSummary, ModelResult, PolicyEvaluation, ThinningResult
+from windvane.logs.evaluation.request import ESTIMANDS, EvaluationRequest, check_request
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.evaluation.tracks import fit_rewards, replay_policy
 from windvane.logs.log import Log
@@ -76,8 +76,8 @@ def evaluate(
     -----
     Intervals are confidence sequences (:mod:`windvane.logs.evaluation.intervals`): they hold at all times at once, for
     any drift, and for logs written by a policy that learned. They rely on correct probabilities in the log. Nothing is
-    estimated where the effective sample size is below 100, or where there are effectively fewer than 50 rewards of the
-    rarer kind.
+    estimated where the effective sample size is below 100, or where rewards are 0 or 1 and effectively fewer than 50 of
+    them are 1: then the relative standard error is above 14 %.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def evaluate(
 class _Steps:
     """Runs the steps of an evaluation, in worker processes if that is worth it."""
 
-    def __init__(self, request: Request, progress: Progress | None) -> None:
+    def __init__(self, request: EvaluationRequest, progress: Progress | None) -> None:
         self._progress, self._done, self._jobs = progress, 0, request.jobs
         self._total = 2 + len(request.contenders) * (bool(request.plan.lanes) + ("model" in request.estimands))
 
@@ -139,7 +139,7 @@ def fit_models(log: Log, survey: Survey, folder: Path, seed: int, has_path: bool
 
 
 def _run_steps(
-    request: Request, steps: _Steps, folder: Path, seed: int
+    request: EvaluationRequest, steps: _Steps, folder: Path, seed: int
 ) -> tuple[list[dict[str, Any]], list[ModelResult | None]]:
     """Run all passes but the last. Return what each policy was told, and the results of the simulations."""
     log, survey, contenders = request.log, request.survey, request.contenders
@@ -163,7 +163,7 @@ def _run_steps(
 
 
 def _combine(
-    request: Request, assessment: Assessment, assumed: Sequence[Any], models: Sequence[ModelResult | None],
+    request: EvaluationRequest, assessment: LogAssessment, assumed: Sequence[Any], models: Sequence[ModelResult | None],
     alpha: float, seed: int,
 ) -> Evaluation:  # fmt: skip
     """Return the result of an evaluation."""

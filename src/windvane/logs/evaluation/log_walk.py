@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane.arguments import Array, Index, Mask
+from windvane.errors import ArgumentError
 from windvane.kernels.scoring import choice_probabilities
 from windvane.logs.log import BATCH, Log, LogBatch
 
@@ -28,10 +29,8 @@ Read = Callable[[Any], Array | None]
 
 def read_order(decision: Any) -> Array | None:
     """Return what the decision maximised, [lanes, K]; None if the policy does not record it."""
-    if decision is None:
-        return None
-    order: Array | None = decision.scores if decision.order is None else decision.order
-    return order
+    order: Array | None = getattr(decision, "order", None)  # a policy of the user's own may record nothing
+    return getattr(decision, "scores", None) if order is None else order
 
 
 def read_means(decision: Any) -> Array | None:
@@ -45,8 +44,8 @@ class LogWalk:
 
     Parameters
     ----------
-    policy
-        The policy, of any number of lanes. All see the same rows.
+    policy, lanes
+        The policy, and the number of its lanes. All see the same rows.
     learns_all : int
         The first lanes, that many, learn every reward. A further lane learns only rows whose logged arm it chose and
         that pass its coin.
@@ -58,13 +57,13 @@ class LogWalk:
     >>> from windvane import UniformRandom
     >>> from windvane.logs.log import from_arrays
     >>> log = from_arrays(np.eye(2)[None].repeat(3, axis=0), [0, 1, 0], [1.0, 0.0, 1.0], propensity=[0.5] * 3)
-    >>> walk = LogWalk(UniformRandom(dim=2), 1, read_order)
+    >>> walk = LogWalk(UniformRandom(dim=2), 1, 1, read_order)
     >>> [walk.add(batch, np.ones((3, 1), dtype=bool))[1].tolist() for batch in log.batches()]
     [[[True], [True], [True]]]
     """
 
-    def __init__(self, policy: Policy, learns_all: int, read: Read) -> None:
-        self.policy, self.read, self.lanes = policy, read, policy.lane_count
+    def __init__(self, policy: Policy, lanes: int, learns_all: int, read: Read) -> None:
+        self.policy, self.read, self.lanes = policy, read, lanes
         self._always = np.arange(self.lanes) < learns_all
         self._waiting: list[tuple[float, int, Array, float, float, Mask]] = []  # a heap by arrival, then by row
         self._row = 0
@@ -89,8 +88,8 @@ class LogWalk:
             now = times[i]
             while waiting and waiting[0][0] <= now:
                 self._learn(heapq.heappop(waiting))
-            choice = policy.select(arms[i], None if valid is None else valid[i])
-            choices[i] = choice
+            choices[i] = policy.select(arms[i], None if valid is None else valid[i])
+            choice = choices[i]
             records.append(read(getattr(policy, "decision", None)))
             mask = (choice == played[i]) & passes[i] | always
             counted[i] = mask
@@ -101,6 +100,7 @@ class LogWalk:
                     self._learn(reward)
                 else:
                     heapq.heappush(waiting, reward)
+        check_choices(choices, batch.valid)
         return choices, counted, self._stack(records, (n, self.lanes, K))
 
     def _learn(self, reward: tuple[float, int, Array, float, float, Mask]) -> None:
@@ -112,6 +112,15 @@ class LogWalk:
     def _stack(records: list[Array | None], shape: tuple[int, int, int]) -> Array | None:
         known = [record for record in records if record is not None and np.shape(record) == shape[1:]]
         return np.array(known) if len(known) == shape[0] else None
+
+
+def check_choices(choices: Index, valid: Mask) -> None:
+    """Raise unless all choices, [n, lanes], are arms on offer: a policy of the user's own may return anything."""
+    is_known = (choices >= 0) & (choices < valid.shape[1])
+    is_offered = is_known & np.take_along_axis(valid, np.where(is_known, choices, 0), axis=1)
+    if not is_offered.all():
+        choice = int(choices[~is_offered][0])
+        raise ArgumentError("select(arms)", choice, f"an arm in 0..{valid.shape[1] - 1} that is on offer")
 
 
 def read_batches(log: Log, lanes: int, most_arms: int) -> Iterator[LogBatch]:

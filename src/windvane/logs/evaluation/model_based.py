@@ -7,9 +7,9 @@ the same in both directions,
 
     P^-1 = P_f^-1 + P_b^-1 - I / q,     theta = P (P_f^-1 theta_f + P_b^-1 theta_b)
 
-combines their beliefs (the two-filter smoother; exact if the filters were linear). It is computed at points that are an
-eighth of the memory apart, with straight lines between them. The simulation offers the arms of the log and draws
-rewards of 0 or 1 with the fitted means, which arrive at once.
+combines their beliefs (the two-filter smoother; exact if the filters were linear). It is computed at points that are a
+quarter of the effective memory apart, with straight lines between them. The simulation offers the arms of the log and
+draws rewards of 0 or 1 with the fitted means, which arrive at once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from windvane.arguments import Array
 from windvane.estimation.filters import FilterBank
 from windvane.links import get_link
 from windvane.logs.evaluation.contenders import build_contender
+from windvane.logs.evaluation.estimates import Estimate, ModelResult
 from windvane.logs.evaluation.log_walk import read_batches
-from windvane.logs.evaluation.results import Estimate, ModelResult
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.evaluation.tracks import ModelFit, create_array
 from windvane.logs.log import Log, LogSchema
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from windvane.lab.spec.policy_spec import PolicySpec
 
 LANES = 3  # runs of a policy in the simulation; their means are averaged
-POINTS_PER_MEMORY = 8
+POINTS_PER_MEMORY = 4
 LARGEST_PATH = 2**24  # entries of the matrices at all points, 128 MiB
 REWARDS = 0x73696D75  # the purpose of the rewards in the key of their generator
 ESTIMAND = "mean reward per decision in a simulation of the model that was fitted to the log"
@@ -88,7 +88,7 @@ def fit_path(log: Log, survey: Survey, fit: ModelFit, folder: Path) -> FittedPat
         x[row:stop], weights[row:stop] = batch.x, batch.weight
         rewards[row:stop] = np.where(is_known, batch.reward, np.nan)
         row = stop
-    points = _choose_points(n, fit.memory, dim)
+    points = _choose_points(n, fit.effective_memory, dim)
     bank = FilterBank(
         dim, get_link("logistic"), memories=np.array([fit.memory]), scales=np.array([fit.scale]), dispersion=1.0,
         lanes=2, L=log.schema.L,
@@ -179,5 +179,5 @@ def present_model(schema: LogSchema, means: tuple[float, float], path: FittedPat
     return ModelResult(
         value=Estimate(value=value, estimand=ESTIMAND, caveat=CAVEAT, reason=NO_INTERVAL),
         log_value=schema.to_reward(means[1]), lanes=LANES, scale=path.fit.scale, drift=path.length,
-        memory=None if math.isinf(path.fit.memory) else path.fit.memory,
+        memory=None if math.isinf(path.fit.effective_memory) else path.fit.effective_memory,
     )  # fmt: skip

@@ -24,15 +24,15 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.logs.evaluation.contrasts import Contrast, Interval, RecentMean, WeightSums
-from windvane.logs.evaluation.results import Checkpoint, Estimate, RecommendationsResult, WeightSummary
+from windvane.logs.evaluation.estimates import Checkpoint, Estimate, RecommendationsResult, WeightSummary
 from windvane.logs.evaluation.scores import RowScores
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.log import LogSchema
 
 THRESHOLD = 10.0  # of SWITCH-DR. A row of weight 10 counts as much as ten rows on policy
-# Relative standard errors of a mean of n outcomes: 10 % at n = 100 for a standard deviation as large as the mean,
-# and 1 / sqrt(50) = 14 % for 50 outcomes of a rare kind.
-SMALLEST_SAMPLE, FEWEST_OUTCOMES = 100.0, 50.0
+# Relative standard errors of a mean reward: 10 % for 100 rewards whose standard deviation is as large as their mean,
+# and 1 / sqrt(50) = 14 % if 50 rewards are 1 and the others, of any number, are 0.
+SMALLEST_SAMPLE, FEWEST_SUCCESSES = 100.0, 50.0
 ESTIMAND = "mean reward per decision of the policy's recommendations, learned from the logged rewards"
 TO_LOG = "the same minus the mean reward of the log"
 DIFFERENCE = "difference of the mean rewards per decision of two policies' recommendations"
@@ -107,15 +107,10 @@ class TrackSums:
         size = sums.effective_sample_size
         if size < SMALLEST_SAMPLE:
             return f"the effective sample size is {size:.0f}, below {SMALLEST_SAMPLE:.0f}"
-        if setting.survey.is_binary:
-            outcome = self.find_rare()
-            if (count := sums.count_outcomes(outcome)) < FEWEST_OUTCOMES:
-                return f"there are effectively {count:.0f} rewards of {outcome}, fewer than {FEWEST_OUTCOMES:.0f}"
+        count = sums.effective_successes
+        if setting.survey.is_binary and count < FEWEST_SUCCESSES:
+            return f"there are effectively {count:.0f} rewards of 1, fewer than {FEWEST_SUCCESSES:.0f}"
         return ""
-
-    def find_rare(self) -> int:
-        """Return the rarer of the rewards 0 and 1 in the log."""
-        return int(2 * self.setting.survey.ones <= self.setting.survey.evaluated)
 
     def present(self, interval: Interval, estimand: str, refusal: str, caveat: str = CAVEAT) -> Estimate:
         """Return an estimate with its interval, or the reason why there is none."""
@@ -212,7 +207,7 @@ class RecommendationSums(TrackSums):
         sums, is_binary = self.weights, self.setting.survey.is_binary
         return WeightSummary(
             rows=sums.rows, counting_rows=sums.counting, effective_sample_size=sums.effective_sample_size,
-            effective_rare_outcomes=sums.count_outcomes(self.find_rare()) if is_binary else None,
+            effective_successes=sums.effective_successes if is_binary else None,
             mean=sums.total / sums.base if sums.base else 0.0, largest=sums.largest,
             top_share=float(np.sum(sums.largest_few)) / sums.total if sums.total else 0.0, clipped_rows=sums.clipped,
             unsupported=sums.unsupported / sums.base if sums.base else 0.0,

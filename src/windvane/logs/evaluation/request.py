@@ -28,7 +28,7 @@ ZERO_FLOOR = "the declared floor is 0: some arms may never have been played"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class EvaluationRequest:
     """The checked arguments of :func:`evaluate`, with what the first pass found."""
 
     log: Log
@@ -52,7 +52,7 @@ class Request:
 def check_request(
     log: Log, policies: Any, estimands: Sequence[str], baseline: str | None, epsilon: float, floor: float | None,
     share: float | None, alpha: float, seed: int, jobs: int | None,
-) -> Request:  # fmt: skip
+) -> EvaluationRequest:  # fmt: skip
     """Check all arguments, and read the log once."""
     wanted = [estimands] if isinstance(estimands, str) else list(estimands)
     for estimand in wanted:
@@ -82,7 +82,7 @@ def check_request(
     )  # fmt: skip
     plan = ReplayPlan(survey=survey, learns_all=int("recommendations" in wanted), shares=shares, seed=seed)
     cores = (os.cpu_count() or 1) if survey.rows * len(contenders) >= WORTH_PROCESSES else 1
-    return Request(
+    return EvaluationRequest(
         log=log, contenders=contenders, estimands=tuple(wanted), pairs=pairs, plan=plan, setting=setting, floor=floor,
         is_declared=is_declared, epsilon=epsilon, jobs=cores if jobs is None else check_whole("jobs", jobs, 1),
         thinning_refusal=thinning_refusal,

@@ -27,7 +27,6 @@ class Survey:
     evaluated: int = 0
     without_reward: int = 0
     without_propensity: int = 0
-    ones: int = 0
     is_binary: bool = True
     has_choice: bool = False  # whether some row has two arms or more
     is_certain: bool = True  # whether every arm was played with probability 1
@@ -73,7 +72,6 @@ def survey_log(log: Log) -> Survey:
         survey.evaluated += int(is_evaluated.sum())
         survey.without_reward += int((~is_known).sum())
         survey.without_propensity += int((is_known & ~is_evaluated).sum())
-        survey.ones += int((reward == 1.0).sum())
         survey.is_binary &= bool(((reward == 0.0) | (reward == 1.0)).all())
         survey.has_choice |= bool((batch.valid.sum(axis=1) > 1).any())
         survey.largest_weight = max(survey.largest_weight, float(batch.weight.max(initial=0.0)))

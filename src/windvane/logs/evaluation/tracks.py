@@ -41,10 +41,15 @@ class ReplayPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """What the pass of the reward model found: the memory and the scale whose predictions were best."""
+    """What the pass of the reward model found: the memory and the scale whose predictions were best.
+
+    ``effective_memory`` is the number of rows over which a filter with this memory and scale averages. It is shorter
+    than the memory, because rewards correct the belief long before theta* is expected to return to 0.
+    """
 
     memory: float
     scale: float
+    effective_memory: float
 
 
 def create_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -63,7 +68,7 @@ def replay_policy(log: Log, spec: PolicySpec, plan: ReplayPlan, folder: Path, na
     shape = (survey.rows, plan.lanes)
     preferred = create_array(folder / f"{name}-preferred.npy", np.bool_, (*shape, survey.most_arms))
     counted = create_array(folder / f"{name}-counted.npy", np.bool_, shape)
-    walk, row = LogWalk(policy, plan.learns_all, read_order), 0
+    walk, row = LogWalk(policy, plan.lanes, plan.learns_all, read_order), 0
     coins = Coins(plan.seed, plan.shares, survey.largest_weight)
     batches = read_batches(log, plan.lanes, survey.most_arms)
     for batch, passes in iterate_passes(batches, coins, plan.learns_all):
@@ -81,7 +86,7 @@ def fit_rewards(log: Log, survey: Survey, folder: Path, seed: int) -> ModelFit:
     """
     policy = build_reward_model(log.schema, seed)
     q, row = create_array(folder / "q.npy", np.float32, (survey.rows, survey.most_arms)), 0
-    walk = LogWalk(policy, 1, read_means)
+    walk = LogWalk(policy, 1, 1, read_means)
     for batch in read_batches(log, 1, survey.most_arms):
         stop, K = row + len(batch), batch.valid.shape[1]
         means = walk.add(batch, np.ones((len(batch), 1), dtype=bool))[2]
@@ -90,7 +95,10 @@ def fit_rewards(log: Log, survey: Survey, folder: Path, seed: int) -> ModelFit:
         row = stop
     best = int(policy.bank.beliefs["run_loss"][0].argmin())
     memory, scale = divmod(best, len(policy.bank.scales))
-    return ModelFit(memory=float(policy.bank.memories[memory]), scale=float(policy.bank.scales[scale]))
+    return ModelFit(
+        memory=float(policy.bank.memories[memory]), scale=float(policy.bank.scales[scale]),
+        effective_memory=float(policy.bank.effective_memories()[0, best]),
+    )  # fmt: skip
 
 
 def build_reward_model(schema: LogSchema, seed: int) -> Any:

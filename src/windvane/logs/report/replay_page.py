@@ -9,7 +9,7 @@ import numpy as np
 
 from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip
 from windvane.lab.figures.style import INK, PALETTE
-from windvane.logs.evaluation.results import Estimate, Evaluation, PolicyEvaluation, RecommendationsResult
+from windvane.logs.evaluation.estimates import Estimate, Evaluation, PolicyEvaluation, RecommendationsResult
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.report.time_axis import TimeAxis
 

@@ -59,8 +59,8 @@ class WeightSummary:
         Rows that are evaluated, and those with w > 0: only these say something about the policy.
     effective_sample_size : float
         (sum w)^2 / sum w^2.
-    effective_rare_outcomes : float or None
-        The same over the rows with the rarer of the rewards 0 and 1. None if rewards are not 0 or 1.
+    effective_successes : float or None
+        The same over the rows with reward 1. None if rewards are not all 0 or 1.
     mean, largest : float
         The mean weight, which is 1 up to chance if the probabilities are right, and the largest.
     top_share : float
@@ -75,7 +75,7 @@ class WeightSummary:
     rows: int
     counting_rows: int
     effective_sample_size: float
-    effective_rare_outcomes: float | None
+    effective_successes: float | None
     mean: float
     largest: float
     top_share: float
@@ -139,7 +139,9 @@ class ModelResult:
     """The value in a simulation of a model that was fitted to the log.
 
     ``log_value`` is the mean reward that the model predicts for the arms that were played; compare it with that of the
-    log. ``memory`` (None: infinite) and ``scale`` are those of the fitted parameter path, ``drift`` its length.
+    log. ``memory`` is the number of rows over which the fit averages on either side (None: all), ``scale``
+    the norm S of its prior, and ``drift`` the length of the fitted path. An estimate is noisy, so its path is usually
+    longer than that of the parameter: it is not an estimate of B_T.
     """
 
     value: Estimate
@@ -164,7 +166,7 @@ class PolicyEvaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PolicyComparison:
     """The difference of the values of the recommendations of two policies, on the same rows."""
 
     policy: str
@@ -207,7 +209,7 @@ class Evaluation:
     answer: str
     log: LogSummary
     policies: tuple[PolicyEvaluation, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PolicyComparison, ...]
     alpha: float
     epsilon: float
     seed: int
