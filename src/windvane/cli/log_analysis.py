@@ -152,7 +152,7 @@ def replay(
     from windvane.logs.report.replay_page import describe_evaluation
 
     rows = source.read(log)
-    with ProgressBar("evaluating policies", "rows") as progress:
+    with ProgressBar("evaluating policies", "%") as bar:
         result = evaluate(
             rows,
             policy,
@@ -163,7 +163,7 @@ def replay(
             alpha=alpha,
             seed=seed,
             jobs=jobs,
-            progress=progress,
+            progress=lambda part, share: bar(round(100.0 * share), 100, part),
         )
     page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows))
     return _publish(page, result, report or Path(f"{log.stem}-replay.html"))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from windvane.lab.figures.description import Axis, Figure, Panel, Series, Strip
+from windvane.lab.figures.description import Axis, Figure, Mark, Panel, Series, Strip
 from windvane.lab.figures.style import BETTER
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.soundness.checking import LogCheck
@@ -42,7 +42,7 @@ def describe_check(result: LogCheck, *, source: str, facts: dict[str, str]) -> L
 def _draw_weights(result: LogCheck) -> Figure:
     share = np.linspace(0.0, 100.0, len(result.weights))
     is_wide = float(result.weights[-1]) > 20.0 * max(float(result.weights[0]), 1e-12)
-    marks = [
+    marks: list[Mark] = [
         Strip("y", 1.0, 1.0, text="a row that counts once"),
         Series(share, result.weights, BETTER, "weight", "weights"),
     ]

@@ -203,7 +203,8 @@ def _draw_thetas(diagnosis: DriftDiagnosis, drawn: list[FeatureDrift], schema: L
     assert diagnosis.features is not None
     times = diagnosis.features.times if schema.has_times else diagnosis.features.decisions
     axis = TimeAxis(times[0], times[-1], has_times=schema.has_times)
-    x, marks = axis.place(times), []
+    x = axis.place(times)
+    marks: list[Mark] = []
     for group, feature in enumerate(drawn):
         colour = PALETTE[group % len(PALETTE)].colour
         theta, low, high = (np.array(values) for values in (feature.theta, feature.low, feature.high))

@@ -115,9 +115,9 @@ def _draw_values(evaluation: Evaluation, has_times: bool) -> Figure:
         for marks in (whole, recent):
             marks.append(Strip("y", evaluation.log.value.value, evaluation.log.value.value, text="the log", colour=INK))
     limits = _choose_limits(whole, evaluation.log.value.value)
-    value = Axis("Reward per decision", low=limits[0], high=limits[1], has_grid=True, value="value")
+    level = Axis("Reward per decision", low=limits[0], high=limits[1], has_grid=True, value="value")
     panels = [
-        Panel(axis.describe(), value, whole, "All rows so far"),
+        Panel(axis.describe(), level, whole, "All rows so far"),
         Panel(axis.describe(), Axis("Reward per decision", has_grid=True, value="recent value"), recent, "Recent rows"),
     ]
     return Figure(panels)
@@ -201,14 +201,14 @@ def _describe_models(evaluation: Evaluation) -> Iterator[Section]:
 def _describe_weights(evaluation: Evaluation) -> Section | None:
     rows = [
         [policy.label, f"{w.counting_rows:,} of {w.rows:,}", format_size(w.effective_sample_size),
-         format_size(w.effective_rare_outcomes), f"{w.mean:.3g}", f"{w.largest:.4g}", f"{w.top_share:.1%}"]
+         format_size(w.effective_successes), f"{w.mean:.3g}", f"{w.largest:.4g}", f"{w.top_share:.1%}"]
         for policy, result in _with_recommendations(evaluation)
         for w in [result.weights]
     ]  # fmt: skip
     if not rows:
         return None
     columns = [
-        "policy", "rows that count", "effective decisions", "effective rare outcomes", "mean weight", "largest",
+        "policy", "rows that count", "effective decisions", "effective rewards of 1", "mean weight", "largest",
         "carried by the top 1 %",
     ]  # fmt: skip
     lines = ["A row counts if the policy might have played the logged arm. The mean weight should be 1 up to chance."]

@@ -94,7 +94,7 @@ def check(log: Log) -> LogCheck:
         *propensities.check_weights(weights),
         *propensities.check_each_arm(arms, columns),
     ]
-    worst: Verdict = next((v for v in ("error", "warning") if any(line.verdict == v for line in lines)), "ok")  # type: ignore[assignment]
+    worst: Verdict = next((v for v in ("error", "warning") if any(line.verdict == v for line in lines)), "ok")
     known = columns.reward[~np.isnan(columns.reward)]
     top = max(1, round(TOP * len(weights)))
     return LogCheck(
