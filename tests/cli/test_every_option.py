@@ -1,7 +1,8 @@
 """Every option of every command, in complete command lines that are run for real.
 
 A new option needs a place in a line below. Each line runs in a folder of its own with ``two.toml`` (a spec),
-``results`` (its results), ``data.csv`` (a labelled data stream) and ``a.db`` (a store with a stream).
+``results`` (its results), ``data.csv`` (a labelled data stream), ``log.csv`` (a log) and ``a.db`` (a store with a
+stream).
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from support.server import Local, run_command
 from windvane.cli.app import build_app
 
 SERVE = "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --drain 0 --log-format text"
+LOG = (
+    "--format table --features age,device --arms-from arms.csv --max-dim 50 --reward-range 0 1 --floor 0.1"
+    " --fixed-logging --time when --arm banner --reward clicked --propensity p --reward-time known --id key --weight w"
+)
 LINES = [
     "--version",
     "new other.toml --replace --json",
@@ -50,6 +55,7 @@ LINES = [
     f"serve {SERVE} --log-level info --access-log --config service.toml --json",
     "demo --seconds 1 --port 0 --no-open --json",
     "demo --seconds 1 --no-open --keep --json",
+    "demo --seconds 1 --no-open --export demo.ndjson",
     "token add shop --read-only --store a.db --json",
     "token list --store a.db --json",
     "token remove page --store a.db --json",
@@ -57,6 +63,10 @@ LINES = [
     "verify --store a.db --json",
     "backup --store a.db --to b.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
+    f"check log.csv {LOG} --report check.html --json",
+    f"drift log.csv {LOG} --alpha 0.1 --seed 1 --report drift.html --json",
+    f"replay log.csv {LOG} --policy UniformRandom --policy OFUL --baseline OFUL --epsilon 0.1 --share 0.01 --alpha 0.1"
+    " --estimands recommendations,thinning,model --seed 1 --jobs 1 --report replay.html --json",
     "doctor --json",
     "compile UniformRandom --json",
 ]
@@ -79,6 +89,7 @@ def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{x:.3f},{'red' if x > 0 else 'blue'}" for x in generator.normal(size=40)]
     (folder / "data.csv").write_text("\n".join(["x,color", ",red", *rows]))
     (folder / "service.toml").write_text("port = 1\n")
+    write_log(folder)
     service = Local(folder / "a.db")
     service.create("shop")
     service.decide()
@@ -86,6 +97,17 @@ def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_command("backup", "--store", folder / "a.db", "--to", folder / "backup.db")
     run_command("token", "add", "page", "--store", folder / "a.db")
     return folder
+
+
+def write_log(folder: Path) -> None:
+    """Write a log, log.csv, with every column that a table can have, and the features of its arms, arms.csv."""
+    generator = np.random.default_rng(0)
+    lines = ["when,banner,clicked,p,known,key,w,age,device"]
+    for i in range(400):
+        arm, clicked = ("red", "blue")[generator.integers(2)], int(generator.random() < 0.4)
+        lines.append(f"{1e9 + i},{arm},{clicked},0.5,{1e9 + i + 3},d{i},1,{20 + i % 50},{'phone' if i % 3 else 'desk'}")
+    (folder / "log.csv").write_text("\n".join(lines))
+    (folder / "arms.csv").write_text("banner,size,colour\nred,1.0,warm\nblue,2.0,cold\n")
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition(" -")[0])

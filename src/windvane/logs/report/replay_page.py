@@ -51,6 +51,17 @@ def format_estimate(estimate: Estimate) -> str:
     return f"{estimate.value:.4g}{interval}"
 
 
+def format_value(estimate: Estimate) -> str:
+    """Return the value with its interval, or a dash."""
+    return format_estimate(estimate) if estimate.is_answered else UNKNOWN
+
+
+def _explain_gaps(estimates: Sequence[Estimate]) -> list[str]:
+    """Return why numbers are missing, with the first reason as an example."""
+    reasons = [estimate.reason for estimate in estimates if not estimate.is_answered and estimate.reason]
+    return [f"{UNKNOWN}: cannot be answered; for example, {reasons[0]}."] if reasons else []
+
+
 def format_size(size: float | None) -> str:
     """Return an effective sample size."""
     return UNKNOWN if size is None or not math.isfinite(size) else f"{size:,.0f}"
@@ -141,12 +152,13 @@ def _describe_comparisons(evaluation: Evaluation) -> Iterator[Section]:
         return
     verdicts = {True: "significant", False: "no significant difference", None: UNKNOWN}
     rows = [
-        [f"{c.policy} minus {c.baseline}", format_estimate(c.difference),
+        [f"{c.policy} minus {c.baseline}", format_value(c.difference),
          format_size(c.difference.effective_sample_size), verdicts[c.is_significant]]
         for c in evaluation.comparisons
     ]  # fmt: skip
     table = DataTable(["policies", "difference", "effective decisions", "verdict"], rows, left=4)
-    lines = _list_caveats([c.difference for c in evaluation.comparisons])
+    differences = [c.difference for c in evaluation.comparisons]
+    lines = _list_caveats(differences) + _explain_gaps(differences)
     yield Section("Paired differences", lines, table)
 
 
@@ -174,12 +186,12 @@ def _describe_thinning(evaluation: Evaluation) -> Iterator[Section]:
         for run in policy.thinning.runs:
             estimates += [run.value, run.all_rows]
             rows.append(
-                [policy.label, f"{run.share:.3%}", f"{run.accepted:,}", format_estimate(run.value),
-                 format_estimate(run.all_rows), format_size(run.all_rows.effective_sample_size)]
+                [policy.label, f"{run.share:.3%}", f"{run.accepted:,}", format_value(run.value),
+                 format_value(run.all_rows), format_size(run.all_rows.effective_sample_size)]
             )  # fmt: skip
     if rows or reasons:
         columns = ["policy", "share", "accepted rows", "from accepted rows", "from all rows", "effective decisions"]
-        lines = [*dict.fromkeys(reasons), *_list_caveats(estimates)]
+        lines = [*dict.fromkeys(reasons), *_list_caveats(estimates), *_explain_gaps(estimates)]
         yield Section(
             "On-policy learning on a share of the traffic", lines, DataTable(columns, rows, left=1) if rows else None
         )
