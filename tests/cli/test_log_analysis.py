@@ -1,0 +1,137 @@
+"""The commands check, drift and replay, as a person with a log uses them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from support.commands import fails, windvane_command
+from support.log_files import ARMS, write_clicks
+
+COLUMNS = "--time when --arm banner --reward clicked --propensity p --id id"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    write_clicks(folder / "clicks.csv")
+    write_clicks(folder / "still.csv", turns=0.0)
+    return folder
+
+
+def run(line: str, folder: Path, code: int = 0) -> tuple[dict, str]:
+    """Run a command twice: its JSON, and its text."""
+    document = json.loads(windvane_command(f"{line} --json", folder, code).stdout)
+    return document["result"], windvane_command(line, folder, code).stdout
+
+
+def test_check(folder: Path) -> None:
+    result, text = run(f"check clicks.csv {COLUMNS}", folder)
+    assert text.splitlines()[0] == result["answer"] == "Your log is sound: 3,000 rows, no problems found."
+    assert {line["verdict"] for line in result["lines"]} == {"ok"}
+    assert {arm["arm"] for arm in result["arms"]} == set(ARMS)
+    assert text.splitlines()[-1] == "report: clicks-check.html"
+    assert (folder / "clicks-check.html").stat().st_size > 1_000_000  # plotly.js is inside
+
+
+def test_a_log_that_is_not_sound_fails_the_check(folder: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    doubled = [lines[0], *(line for line in lines[1:] for _ in range(2))]
+    (folder / "doubled.csv").write_text("\n".join(doubled))
+    result, text = run(f"check doubled.csv {COLUMNS}", folder, code=1)
+    assert result["verdict"] == "error"
+    assert text.startswith("Your log is not sound: 3,000 repeated ids")
+
+
+def test_drift(folder: Path) -> None:
+    result, text = run(f"drift clicks.csv {COLUMNS}", folder)
+    assert result["verdict"] == "drift"
+    assert text.splitlines()[0] == result["answer"]
+    assert re.match(r"Your world drifts: half of what a reward teaches is lost after .* \(.* to .*\)\.", text)
+    assert "windvane.Agent(features=" in text
+    settings = json.loads(text[text.index('{"features"') :].splitlines()[0])
+    assert settings == result["recommendation"]
+
+
+def test_no_drift(folder: Path) -> None:
+    result, text = run(f"drift still.csv {COLUMNS}", folder)
+    assert result["verdict"] == "no drift seen"
+    assert text.startswith("No drift seen")
+
+
+def test_replay(folder: Path) -> None:
+    line = "--policy AdaptiveGLMUCB --policy 'D-LinUCB(gamma=0.99)' --policy UniformRandom --jobs 1"
+    result, text = run(f"replay clicks.csv {COLUMNS} {line}", folder)
+    assert text.splitlines()[0] == result["answer"]
+    values = {policy["label"]: policy["recommendations"]["value"] for policy in result["policies"]}
+    assert list(values) == ["AdaptiveGLMUCB", "D-LinUCB(gamma=0.99)", "UniformRandom"]
+    for value in values.values():
+        assert value["low"] < value["value"] < value["high"]
+        assert value["estimand"]
+        assert value["caveat"]
+        assert value["effective_sample_size"] >= 100
+    assert values["AdaptiveGLMUCB"]["value"] > values["UniformRandom"]["value"]
+
+
+def test_own_policies_are_evaluated(folder: Path) -> None:
+    (folder / "my_policies.py").write_text(
+        "from windvane import UniformRandom\n\n\nclass Coin(UniformRandom):\n    name = 'Coin'\n"
+    )
+    result, _ = run(f"replay clicks.csv {COLUMNS} --policy my_policies:Coin --estimands recommendations", folder)
+    assert [policy["label"] for policy in result["policies"]] == ["Coin"]
+
+
+def test_without_propensities_no_number_has_an_interval(folder: Path) -> None:
+    lines = [line.split(",") for line in (folder / "clicks.csv").read_text().splitlines()]
+    without = "\n".join(",".join(cell for i, cell in enumerate(line) if i != 4) for line in lines)
+    (folder / "without.csv").write_text(without)
+    columns = COLUMNS.replace("--propensity p", "")
+    result, text = run(f"replay without.csv {columns} --policy OFUL", folder)
+    (policy,) = result["policies"]
+    estimates = [policy["recommendations"]["value"], *policy["recommendations"]["variants"].values()]
+    assert all(estimate["low"] is None and estimate["high"] is None for estimate in estimates)
+    assert policy["recommendations"]["value"]["value"] is None
+    assert text.startswith("Cannot be answered, because")
+
+
+def test_deterministic_logs_are_refused(folder: Path) -> None:
+    write_clicks(folder / "greedy.csv", 600, floor=0.0)
+    result, text = run(f"replay greedy.csv {COLUMNS} --policy OFUL --estimands recommendations,thinning", folder)
+    assert text.startswith("Cannot be answered, because")
+    assert result["policies"][0]["recommendations"]["value"]["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "mentions"),
+    [
+        ("check missing.csv", ["missing.csv"]),
+        ("check clicks.csv --arm colour", ["colour"]),
+        ("check clicks.csv --format parchment", ["parchment"]),
+        ("check empty.csv", ["empty.csv"]),
+        (f"replay clicks.csv {COLUMNS} --policy Nonsense", ["Nonsense"]),
+        (f"replay clicks.csv {COLUMNS} --policy OFUL --floor 0.1 --share 0.9", ["share"]),
+        (f"replay clicks.csv {COLUMNS} --policy OFUL --estimands value", ["estimands"]),
+        (f"drift clicks.csv {COLUMNS} --features nonsense", ["nonsense"]),
+    ],
+)
+def test_wrong_input_is_one_line(folder: Path, line: str, mentions: list[str]) -> None:
+    (folder / "empty.csv").write_text("")
+    fails(line, folder, *mentions)
+
+
+def test_the_log_of_the_demo_is_analysed_end_to_end(tmp_path: Path) -> None:
+    windvane_command("demo --seconds 6 --no-open --export log.ndjson", tmp_path)
+    checked, _ = run("check log.ndjson", tmp_path)
+    assert checked["verdict"] in ("ok", "warning")  # a short log may have a rare arm
+    assert checked["rows"] > 100
+    diagnosis, _ = run("drift log.ndjson", tmp_path)
+    assert diagnosis["verdict"] in ("drift", "no drift seen", "cannot be answered")
+    evaluation, _ = run("replay log.ndjson --policy AdaptiveGLMUCB --policy UniformRandom", tmp_path)
+    own = evaluation["policies"][0]["recommendations"]
+    if own["value"]["value"] is not None:  # it is the policy that wrote the log, without its exploration
+        assert own["weights"]["counting_rows"] > 0.5 * checked["rows"]
+    shutil.rmtree(tmp_path, ignore_errors=True)
