@@ -53,9 +53,12 @@ class EventReader(Reader):
         self._prepared = Problems()
         self._dim: int | None = None
 
-    def _read_events(self, problems: Problems, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _read_events(
+        self, problems: Problems, report: Report, words: Sequence[str] = ("",)
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the place and the fields of each event; of lines of JSON, only those that contain one of ``words``."""
         if not self._is_parquet:
-            yield from read_objects(self.path, problems, report)
+            yield from read_objects(self.path, problems, report, words)
             return
         place = 0
         for batch in read_batches(self.path, PARQUET_COLUMNS, report):
@@ -77,7 +80,7 @@ class EventReader(Reader):
         """Collect rewards and declared arms."""
         decisions = array("q")
         problems = self._prepared
-        for place, event in self._read_events(Problems(), report):
+        for place, event in self._read_events(problems, report):
             kind = event.get("kind")
             if kind == "decided":
                 self._declared.note_decision(event)
@@ -107,11 +110,10 @@ class EventReader(Reader):
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
         """Yield the decisions, with their outcomes."""
-        for problem in self._prepared:
-            problems.copy_from(problem)
+        problems.include(self._prepared)
         declared = self._declared.restart()
         builder = RowBuilder(self.texts, self.arm_texts, problems)
-        for place, event in self._read_events(problems, report):
+        for place, event in self._read_events(Problems(), report, ("decided", *SETTINGS)):
             kind = event.get("kind")
             if kind == "decided":
                 builder.append(self._to_row(place, event, declared, problems))
