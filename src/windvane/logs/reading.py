@@ -60,8 +60,8 @@ def read(
         For tables: a CSV or Parquet file with a row of features for each arm. Its column of names has the name of the
         log's column of arms.
     features
-        The names of the fields to use. Default: all, as far as ``max_dim`` allows. Or the encoding itself: ``Features``
-        or a mapping with their declaration.
+        The names of the fields to use. Default: all, as far as ``max_dim`` allows. A list that names no field of arms
+        does not limit these. Or the encoding itself: ``Features`` or a mapping with their declaration.
     max_dim
         The largest dimension of the vectors, unless ``features`` is an encoding.
     reward_range
