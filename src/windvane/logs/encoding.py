@@ -12,7 +12,6 @@ from windvane.logs.scan import FieldSummary, LogScan
 
 MAX_DIM = 100
 MOST_VALUES = 20  # coordinates of a category
-FEW_ARMS = 1000  # arms with features of their own are listed by name if they are not more than this
 
 CONSTANT = "it has the same value in every row"
 RARE = "none of its values occurs twice"

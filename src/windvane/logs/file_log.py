@@ -10,7 +10,7 @@ import numpy as np
 from windvane.agent.features import Features
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
-from windvane.logs.encoding import FEW_ARMS, LeftOut, check_features, plan_features
+from windvane.logs.encoding import LeftOut, check_features, plan_features
 from windvane.logs.formats.reader import Reader
 from windvane.logs.log import BATCH, Log, LogBatch, LogSchema, Propensities
 from windvane.logs.ordering import sort_rows
@@ -21,6 +21,7 @@ from windvane.logs.row_encoder import RowEncoder
 from windvane.logs.scan import FieldSummary, LogScan, summarise_arms
 
 SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision
+FEW_ARMS = 20  # so many arms always have fixed places in batches, even if rows offer only a few of them
 SHORTEST = 1e-9  # the smallest bound on norms, where all vectors are 0
 
 
@@ -80,7 +81,7 @@ def build_log(
 ) -> FileLog:  # fmt: skip
     """Return the log that ``reader`` reads, from what the first pass has seen."""
     own = scan.own if reader.arm_features is None else summarise_arms(reader.arm_features)
-    arms = _sort_names(reader.arm_features or (scan.offered if scan.offered else scan.arms))
+    arms = list(scan.offered | scan.arms) if scan.offered else _sort_names(reader.arm_features or scan.arms)
     left_out: list[LeftOut] = []
     if scan.dim is not None:
         if encoding is not None:
@@ -89,9 +90,10 @@ def build_log(
         check_features(encoding, scan, own)
     else:
         encoding, left_out = plan_features(scan, own, arms, max_dim=max_dim, fields=fields)
-    is_fixed = encoding is not None and (bool(encoding.arms) or not scan.offered)
     if encoding is not None and encoding.arms:
         arms = [str(name) for name in encoding.arms]
+    is_named = encoding is not None and (bool(encoding.arms) or not scan.offered)
+    is_fixed = is_named or len(arms) <= max(2 * scan.largest_offer, FEW_ARMS)
     slots = len(arms) if is_fixed else scan.largest_offer
     dim = scan.dim if encoding is None else encoding.dim
     assert dim is not None
@@ -113,7 +115,7 @@ def build_log(
         dim=dim,
         names=tuple(f"x{i + 1}" for i in range(dim)) if encoding is None else tuple(encoding.names),
         L=max(longest, SHORTEST),
-        arms=tuple(arms) if is_fixed or len(arms) <= FEW_ARMS else (),
+        arms=tuple(arms) if is_fixed else (),
         context_names=tuple(contexts),
         features=encoding,
         reward_range=reward_range,

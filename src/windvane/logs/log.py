@@ -38,7 +38,8 @@ class LogSchema:
     dim, names, L
         The dimension of the vectors, the names of their coordinates, and a bound on their norms.
     arms : tuple of str
-        The names of the arms. Empty if arms are known by their features only.
+        The names of the arms: entry k of the offers of every row is arm k. Empty if arms are known by their features
+        only, and are in the order in which each row lists them.
     context_names : tuple of str
         The names of the coordinates of the contexts.
     features : Features or None

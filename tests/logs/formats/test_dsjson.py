@@ -33,7 +33,7 @@ def write(path: Path, records: list[dict]) -> Path:
 def test_labels_probabilities_and_features(tmp_path: Path, base: int) -> None:
     log = read(write(tmp_path / "log", [decision(i, i % 3, base) for i in range(6)]))
     (batch,) = log.batches()
-    assert (log.schema.format, log.schema.arms) == ("dsjson", ("beer", "tea", "water"))
+    assert (log.schema.format, log.schema.arms) == ("dsjson", ("tea", "beer", "water"))
     assert batch.played.tolist() == [0, 1, 2, 0, 1, 2]
     assert batch.reward.tolist() == [0.0, 1.0] * 3
     assert batch.probabilities.tolist()[:3] == [[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.3, 0.1, 0.6]]
@@ -44,14 +44,23 @@ def test_labels_probabilities_and_features(tmp_path: Path, base: int) -> None:
     assert log.schema.names == names
     expected = log.schema.features.vectors(
         {"User|age": 2, "User|city": "Rome"},
-        {"tea": {"A|hot": 1, "A|alcohol": 0}, "beer": {"A|hot": 0, "A|alcohol": 5}, "water": {"A|hot": 0, "A|alcohol": 0}},
+        {
+            "tea": {"A|hot": 1, "A|alcohol": 0},
+            "beer": {"A|hot": 0, "A|alcohol": 5},
+            "water": {"A|hot": 0, "A|alcohol": 0},
+        },
     )
     np.testing.assert_array_equal(batch.arms[2], expected)  # an absent feature is 0
     assert [row.id.tolist() for row in log.raw_batches()] == [[f"e{i}" for i in range(6)]]
 
 
 def test_dropped_rows_and_rows_that_were_not_learned(tmp_path: Path) -> None:
-    records = [decision(0, 0), decision(1, 1, pdrop=0.75), decision(2, 2, _skipLearn=True), decision(3, 0, _skipLearn=False)]
+    records = [
+        decision(0, 0),
+        decision(1, 1, pdrop=0.75),
+        decision(2, 2, _skipLearn=True),
+        decision(3, 0, _skipLearn=False),
+    ]
     (batch,) = read(write(tmp_path / "log", records)).batches()
     assert batch.weight.tolist() == [1.0, 4.0, 1.0, 1.0]
     assert batch.is_learned.tolist() == [True, True, False, True]

@@ -37,7 +37,9 @@ def exports(tmp_path_factory):
     names = ["red", "blue", 3]
     store = folder / "windvane.db"
     with serve(store) as client:
-        client.create("shop", features={"by_arm": FIELDS, "arms": names}, epsilon=0.3, reward_timeout=3, default_reward=0.0)
+        client.create(
+            "shop", features={"by_arm": FIELDS, "arms": names}, epsilon=0.3, reward_timeout=3, default_reward=0.0
+        )
         play_shop(client, done["shop"], range(15), names)
         client.configure("shop", features={"by_arm": FIELDS, "arms": [*names, "green"]})
         play_shop(client, done["shop"], range(15, 22), [*names, "green"])
@@ -65,7 +67,7 @@ def exports(tmp_path_factory):
             client.reward("vectors", decision, i % 2)
             done["vectors"].append({"decision": decision, "reward": i % 2})
         client.create("dropped", dim=2, reward_timeout=2)
-        for i in range(8):
+        for _ in range(8):
             decision = client.decide("dropped", {"u": [1.0, 0.0], "v": [0.0, 1.0]})
             done["dropped"].append({"decision": decision, "reward": np.nan})
         client.reward("dropped", done["dropped"][1]["decision"], 1.0)  # late, and nothing has been learned
@@ -112,7 +114,7 @@ def test_offers_and_probabilities_of_declared_arms(exports) -> None:
     folder, done = exports
     log = read(folder / "shop.ndjson")
     rows = join(log)
-    assert log.schema.arms == ("3", "blue", "green", "red")
+    assert log.schema.arms == ("red", "blue", "3", "green")
     assert (log.schema.propensities, log.schema.floor) == ("all arms", pytest.approx(0.3 / 4))
     for i, entry in enumerate(done["shop"]):
         offered = {log.schema.arms[place] for place in np.flatnonzero(rows["valid"][i])}
@@ -122,27 +124,38 @@ def test_offers_and_probabilities_of_declared_arms(exports) -> None:
         for place, name in enumerate(log.schema.arms):
             p = epsilon / len(offered) + (1 - epsilon) * (name == str(decision.preferred))
             assert rows["probabilities"][i, place] == pytest.approx(p if name in offered else 0.0)
-        expected = log.schema.features.vectors(entry["context"], sorted(offered))
+        expected = log.schema.features.vectors(entry["context"], [name for name in log.schema.arms if name in offered])
         np.testing.assert_array_equal(rows["arms"][i][rows["valid"][i]], expected)
 
 
-def test_outcomes_of_timeouts(exports) -> None:
-    folder, done = exports
-    log = read(folder / "shop.ndjson")
-    rows = join(log)
-    unknown = np.isnan(rows["reward"])
-    pending = [entry["reward"] for entry, is_unknown in zip(done["shop"], unknown, strict=True) if is_unknown]
-    assert not unknown[:-4].any()
-    assert pending.count(1.0) == 0  # a reward that is held until the timeout is known already
-    assert log.problems.count("late reward") == sum(
-        json.loads(line)["kind"] == "late" for line in (folder / "shop.ndjson").read_text().splitlines()
-    )
-    assert log.problems.count("late reward") > 0
-    parts = join(read(folder / "parts.ndjson"))
-    assert not np.isnan(parts["reward"][:-3]).any()
-    assert np.isnan(parts["reward"][-1])  # its parts may not be all
-    late = join(read(folder / "dropped.ndjson"))
-    assert np.flatnonzero(~np.isnan(late["reward"])).tolist() == [1]
+def join_by_hand(path: Path) -> tuple[list[float], int]:
+    """The outcomes of all decisions, joined as docs/service.md does, and the number of late rewards."""
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    outcomes = {event["decision"]: event["value"] for event in events if event["kind"] == "rewarded"}
+    for event in events:
+        if event["kind"] == "closed":
+            outcomes |= {id_: y for id_, y in zip(event["decisions"], event["learned"], strict=True) if y is not None}
+    late = [event for event in events if event["kind"] == "late"]
+    for event in late:
+        outcomes.setdefault(event["decision"], event["value"])
+    decided = [event["decision"] for event in events if event["kind"] == "decided"]
+    return [outcomes.get(id_, np.nan) for id_ in decided], len(late)
+
+
+@pytest.mark.parametrize("name", ["shop", "parts", "dropped"])
+def test_outcomes_of_timeouts(exports, name: str) -> None:
+    folder, _ = exports
+    log = read(folder / f"{name}.ndjson")
+    expected, late = join_by_hand(folder / f"{name}.ndjson")
+    np.testing.assert_array_equal(join(log)["reward"], expected)
+    assert log.problems.count("late reward") == (late if name == "shop" else 0)
+    if name == "shop":
+        assert late > 0
+        assert 0.0 in expected[:15]  # learned at the timeout
+    if name == "parts":
+        assert np.isnan(expected[-1])  # its parts may not be all
+    if name == "dropped":
+        assert np.flatnonzero(~np.isnan(expected)).tolist() == [1]
 
 
 def test_features_of_arms_and_vectors(exports) -> None:
@@ -151,9 +164,11 @@ def test_features_of_arms_and_vectors(exports) -> None:
     rows = join(log)
     assert log.schema.names == ("1", "hour", "price", "kind = a", "kind = b")
     for i, entry in enumerate(done["offers"]):
+        places = [log.schema.arms.index(name) for name in entry["arms"]]
         expected = log.schema.features.vectors(entry["context"], entry["arms"])
-        np.testing.assert_array_equal(rows["arms"][i][rows["valid"][i]], expected)
-        assert list(entry["arms"])[rows["played"][i]] == entry["decision"].arm
+        np.testing.assert_array_equal(rows["arms"][i][places], expected)
+        assert sorted(places) == np.flatnonzero(rows["valid"][i]).tolist()
+        assert log.schema.arms[rows["played"][i]] == entry["decision"].arm
     vectors = read(folder / "vectors.ndjson")
     rows = join(vectors)
     assert (vectors.schema.features, vectors.schema.dim, vectors.schema.L) == (None, 2, 1.0)
@@ -170,7 +185,9 @@ def test_declared_features_replace_the_encoding(exports) -> None:
 
 
 def event(number: int, kind: str, **fields) -> str:
-    return json.dumps({"number": number, "time": f"2026-01-01T00:00:{number:02d}Z", "kind": kind, "key": None, **fields})
+    return json.dumps(
+        {"number": number, "time": f"2026-01-01T00:00:{number:02d}Z", "kind": kind, "key": None, **fields}
+    )
 
 
 def decided(number: int, arm: str, index: int, chance: float | None = None, preferred: str = "a", **request) -> str:

@@ -14,7 +14,9 @@ from windvane.logs.formats.cells import parse_time, scale_time
 
 ROWS = pd.DataFrame(
     {
-        "when": pd.to_datetime(["2024-05-01T10:00:00Z", "2024-05-01T10:00:01.5Z", "2024-05-01T10:00:03Z"], format="ISO8601"),
+        "when": pd.to_datetime(
+            ["2024-05-01T10:00:00Z", "2024-05-01T10:00:01.5Z", "2024-05-01T10:00:03Z"], format="ISO8601"
+        ),
         "item": ["b", "a", "b"],
         "click": [1, 0, 1],
         "p": [0.5, 0.25, 0.75],
@@ -84,9 +86,10 @@ def test_a_file_of_arms_gives_their_features(tmp_path: Path) -> None:
     )  # fmt: skip
     assert log.schema.arms == ("a", "b", "c")
     assert log.schema.names == ("1", "age", "price", "colour = red", "colour = blue")
-    assert log.schema.names == read(
-        tmp_path / "log.csv", **MAPPING, features=["age"], arms_from=tmp_path / "items.csv"
-    ).schema.names  # a list of fields of the context does not limit those of arms
+    assert (
+        log.schema.names
+        == read(tmp_path / "log.csv", **MAPPING, features=["age"], arms_from=tmp_path / "items.csv").schema.names
+    )  # a list of fields of the context does not limit those of arms
     own = {row["item"]: {"price": row["price"], "colour": row["colour"]} for _, row in items.iterrows()}
     expected = [log.schema.features.vectors({"age": age}, own) for age in ROWS.age]
     np.testing.assert_array_equal(join(log)["arms"], expected)

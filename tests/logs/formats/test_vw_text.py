@@ -24,16 +24,17 @@ def test_a_line_per_decision(tmp_path: Path) -> None:
     assert [log.schema.to_reward(reward) for reward in batch.reward] == pytest.approx([0.0, -1.5, -1.0])
     (raw,) = log.raw_batches()
     assert raw.id.tolist() == [None, "tag1", "tag2"]
-    assert {name: column.fill(3).tolist()[0] for name, column in raw.context.items() if 0 in (column.rows if column.rows is not None else [0])} == {
-        "u|a": 2.0, "u|b": 1.0, "v|a": 2.0,
-    }  # fmt: skip
+    values = {name: column.fill(3).tolist()[0] for name, column in raw.context.items()}
+    assert values == {"u|a": 2.0, "u|b": 1.0, "v|a": 2.0, "c": pytest.approx(np.nan, nan_ok=True)}
     bounds = {field.name: field.high for field in log.schema.features.by_arm}
     assert bounds == {"u|a": 2.0, "u|b": 1.0, "v|a": 2.0, "c": 0.1}
 
 
 def test_other_actions_of_a_line_are_on_offer(tmp_path: Path) -> None:
-    (batch,) = read(write(tmp_path / "log", "1 2:0:0.5 3 | a", "3:1:0.5 1 | b", "2:1:0.5 3 | b")).batches()
-    assert batch.valid.tolist() == [[True, True, True], [True, False, True], [False, True, True]]
+    log = read(write(tmp_path / "log", "1 2:0:0.5 3 | a", "3:1:0.5 1 | b", "2:1:0.5 3 | b", "1:0:0.5 | a"))
+    assert not len(log.problems)
+    valid = np.concatenate([batch.valid for batch in log.batches()])
+    assert valid.astype(int).tolist() == [[1, 1, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]]
 
 
 def test_blocks(tmp_path: Path) -> None:
@@ -59,6 +60,11 @@ def test_blocks(tmp_path: Path) -> None:
 
 
 def test_tags_are_names_of_arms(tmp_path: Path) -> None:
-    log = read(write(tmp_path / "log", "shared | x", "0:1:0.5 'tea| f", "'beer| g", "", "shared | y", "'beer| g", "0:0:1 'tea| f"))
-    assert log.schema.arms == ("beer", "tea")
+    log = read(
+        write(
+            tmp_path / "log", "shared | x", "0:1:0.5 'tea| f", "'beer| g", "", "shared | y", "'beer| g", "0:0:1 'tea| f"
+        )
+    )
+    assert log.schema.arms == ("tea", "beer")
+    assert [batch.played.tolist() for batch in log.batches()] == [[0, 0]]
     assert log.arm_counts == {"tea": 2}
