@@ -144,7 +144,7 @@ def test_rows_can_be_concatenated(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "log"
     records = [
         {"_label_cost": -(i % 2), "_label_probability": 0.5, "_label_Action": 1, "_labelIndex": 0,
-         "c": {"U": {"x": i} if i % 3 else {"y": "ab"[i % 2]}, "_multi": [{"A": {"f": i, f"g{i}": 1}}, {"A": {"f": 2}}]}}
+         "c": {"U": {"x": i} if i % 3 else {"y": "a"}, "_multi": [{"A": {"f": i, f"g{i}": 1}}, {"A": {"f": 2}}]}}
         for i in range(10)
     ]  # fmt: skip
     file.write_text("\n".join(map(json.dumps, records)))

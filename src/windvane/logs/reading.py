@@ -12,7 +12,7 @@ from windvane.arguments import LARGEST, check_between, check_number
 from windvane.errors import ArgumentError
 from windvane.logs.encoding import MAX_DIM
 from windvane.logs.file_log import FileLog, build_log, ignore_progress
-from windvane.logs.formats.detection import open_reader
+from windvane.logs.formats.format_detection import open_reader
 from windvane.logs.formats.reader import Reader
 from windvane.logs.ordering import BUFFER
 from windvane.logs.problems import Problems

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from windvane.arguments import LARGEST
-from windvane.logs.formats.cells import parse_time, scale_time
+from windvane.logs.formats.conversions import parse_time, scale_time
 from windvane.logs.formats.reader import Report, open_file, read_lines
 from windvane.logs.problems import Problems
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from windvane.logs.formats.cells import parse_number
+from windvane.logs.formats.conversions import parse_number
 from windvane.logs.formats.reader import CHUNK, Reader, Report, open_file, read_lines
 from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows

@@ -10,7 +10,7 @@ import pytest
 
 from windvane.errors import ArgumentError
 from windvane.logs import read
-from windvane.logs.formats.cells import parse_time, scale_time
+from windvane.logs.formats.conversions import parse_time, scale_time
 
 ROWS = pd.DataFrame(
     {
