@@ -159,3 +159,42 @@ def test_rows_can_be_concatenated(tmp_path: Path, monkeypatch) -> None:
         np.testing.assert_array_equal(x, [i if i % 3 else np.nan for i in range(10)])
         f = rows.offers.fields["A|f"].fill(20)
         assert f.tolist() == [value for i in range(10) for value in (i, 2)]
+
+
+def test_a_file_that_has_changed_must_be_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(TABLE)
+    log = read(file)
+    file.write_text(TABLE + "99,c,1,0.5,3\n")
+    for rows in (log.batches(), log.raw_batches()):
+        with pytest.raises(ArgumentError) as caught:
+            next(rows)
+        assert caught.value.hint == "read it again"
+    assert read(file).schema.arms == ("a", "b", "c")
+
+
+def test_rows_without_a_time_do_not_decide_what_the_others_have(tmp_path: Path) -> None:
+    arms = {"c": {"_multi": [{"A": {"y": 1}}, {"A": {"y": 2}}]}, "_label_probability": 0.5, "_labelIndex": 0}
+    timed = {**arms, "_label_cost": -1, "Timestamp": "2026-01-01T00:00:00Z"}
+    full = {**arms, "_label_cost": 0, "a": [1, 2], "p": [0.5, 0.5]}
+    file = tmp_path / "log"
+    file.write_text("\n".join(map(json.dumps, [timed, full, {**full, "Timestamp": "2026-01-01T00:00:01Z"}])))
+    log = read(file)
+    assert (log.schema.rows, log.schema.propensities) == (2, "played arm")
+    assert log.problems.count("missing time") == 1
+
+
+def test_too_many_fields_are_reported(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("windvane.logs.scan.MOST_FIELDS", 2)
+    file = tmp_path / "log"
+    file.write_text("1:0:0.5 | a b\n2:1:0.5 | b c\n")
+    assert read(file).problems.count("too many fields") == 1
+
+
+def test_too_many_arms_for_the_dimension(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("windvane.logs.file_log.MOST_NUMBERS", 9)
+    file = tmp_path / "log.csv"
+    file.write_text(TABLE)
+    with pytest.raises(ArgumentError) as caught:
+        read(file)
+    assert caught.value.hint == "give a smaller max_dim"

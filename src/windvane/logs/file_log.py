@@ -11,13 +11,13 @@ from windvane.agent.features import Features
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
 from windvane.logs.encoding import LeftOut, check_features, plan_features
-from windvane.logs.formats.reader import Reader
+from windvane.logs.formats.reader import Reader, read_stamp
 from windvane.logs.log import BATCH, Log, LogBatch, LogSchema, Propensities
 from windvane.logs.ordering import sort_rows
 from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows
 from windvane.logs.row_checks import RowRules, find_usable
-from windvane.logs.row_encoder import RowEncoder
+from windvane.logs.row_encoder import MOST_NUMBERS, RowEncoder
 from windvane.logs.scan import FieldSummary, LogScan, summarise_arms
 
 SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision
@@ -47,20 +47,31 @@ class FileLog(Log):
         self.schema, self.problems, self.left_out = schema, problems, tuple(left_out)
         self.arm_counts = dict(arm_counts)
         self._reader, self._encoder, self._rules, self._is_sorted = reader, encoder, rules, is_sorted
+        self._stamp = reader.stamp
 
     def raw_batches(self) -> Iterator[RawRows]:
         """Yield all rows as the file has them, in its order, unusable ones included."""
+        self._check_unchanged()
         yield from self._reader.read(Problems(), ignore_progress)
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all usable rows in the order of time, at most ``size`` at a time."""
         size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
+        self._check_unchanged()
         rows, number = self._read_usable(), 1
         for part in rows if self._is_sorted else sort_rows(rows):
             for start in range(0, len(part), size):
                 batch = self._encoder.encode(part.select(slice(start, start + size)), number)
                 yield batch
                 number += len(batch)
+
+    def _check_unchanged(self) -> None:
+        """Raise ``ArgumentError`` if the file is not the one that was read: its arms and ranges may be others."""
+        if read_stamp(self._reader.path) != self._stamp:
+            expected = "unchanged while the log is used"
+            raise ArgumentError(
+                "path", self.schema.source, expected, got="a file that has changed", hint="read it again"
+            )
 
     def _read_usable(self) -> Iterator[RawRows]:
         for raw in self._reader.read(Problems(), ignore_progress):
@@ -97,15 +108,17 @@ def build_log(
     slots = len(arms) if is_fixed else scan.largest_offer
     dim = scan.dim if encoding is None else encoding.dim
     assert dim is not None
+    if slots * dim > MOST_NUMBERS:
+        expected = f"a log in which arms times dimension is at most {MOST_NUMBERS:,}"
+        got, hint = f"{slots:,} arms of dimension {dim}", "give a smaller max_dim"
+        raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
     reward_range, is_declared = _choose_range(scan, rules)
-    has_all = 0 < scan.rows <= scan.with_all_probabilities
+    has_all = scan.has_all_probabilities
     encoder = RowEncoder(
         encoding, arms if is_fixed else None, slots, dim, arm_features=reader.arm_features, reward_range=reward_range,
         has_times=scan.timed > 0, has_all=has_all,
     )  # fmt: skip
     propensities: Propensities = "all arms" if has_all else "played arm" if scan.with_probability else "none"
-    if floor is not None:
-        floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
     contexts = [column for field in encoder.context_fields for column in field.columns]
     longest = scan.longest if encoding is None else _bound_norms(encoding, {**scan.context, **own})
     schema = LogSchema(

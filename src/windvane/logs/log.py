@@ -99,7 +99,7 @@ class LogBatch:
     played : [n]
         The index of the arm that was played.
     propensity : [n]
-        The probability with which it was played; NaN if the log does not have it.
+        The probability with which it was played; NaN if the log, or this row, does not have it.
     probabilities : [n, K] or None
         The probabilities of all arms, 0 where there is no arm. None unless the schema says "all arms".
     reward : [n]

@@ -99,6 +99,8 @@ def read(
     roles = {"time": time, "arm": arm, "reward": reward, "propensity": propensity, "reward_time": reward_time,
              "id": id, "weight": weight}  # fmt: skip
     max_dim = int(check_number("max_dim", max_dim, "of at least 2", lambda n: n >= 2 and n == int(n)))
+    if floor is not None:
+        floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
     bounds = None if reward_range is None else _check_range(reward_range)
     declared = None if encoding is None or not encoding.arms else [str(name) for name in encoding.arms]
     file_of_arms = None if arms_from is None else _check_path("arms_from", arms_from)
