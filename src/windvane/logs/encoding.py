@@ -12,7 +12,6 @@ from windvane.logs.scan import FieldSummary, LogScan
 
 MAX_DIM = 100
 MOST_VALUES = 20  # coordinates of a category
-FEW_ARMS = 1000  # arms with features of their own are listed by name if they are not more than this
 
 CONSTANT = "it has the same value in every row"
 RARE = "none of its values occurs twice"
@@ -73,7 +72,7 @@ def plan_features(
     max_dim
         The largest dimension.
     fields
-        The fields to use. Default: all that fit.
+        The fields to use; if none of them is a field of arms, all of these are used, too. Default: all that fit.
 
     Returns
     -------
@@ -86,7 +85,8 @@ def plan_features(
         _check_fields(wanted, [*scan.context, *own])
     total = sum(scan.offered.values()) if scan.own else max(len(arms), 1)
     shared = _list_candidates("shared", scan.context, scan.rows, wanted, left_out)
-    per_arm = _list_candidates("per_arm", own, total, wanted, left_out)
+    has_own = wanted is None or any(name in wanted for name in own)  # a list of fields of contexts does not limit arms
+    per_arm = _list_candidates("per_arm", own, total, wanted if has_own else None, left_out)
     if per_arm:
         chosen = _choose([*per_arm, *shared], max_dim - 1, left_out)
         declared = _declare(chosen)

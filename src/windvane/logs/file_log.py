@@ -10,17 +10,18 @@ import numpy as np
 from windvane.agent.features import Features
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
-from windvane.logs.encoding import FEW_ARMS, LeftOut, check_features, plan_features
-from windvane.logs.formats.reader import Reader
+from windvane.logs.encoding import LeftOut, check_features, plan_features
+from windvane.logs.formats.reader import Reader, read_stamp
 from windvane.logs.log import BATCH, Log, LogBatch, LogSchema, Propensities
 from windvane.logs.ordering import sort_rows
 from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows
 from windvane.logs.row_checks import RowRules, find_usable
-from windvane.logs.row_encoder import RowEncoder
+from windvane.logs.row_encoder import MOST_NUMBERS, RowEncoder
 from windvane.logs.scan import FieldSummary, LogScan, summarise_arms
 
 SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision
+FEW_ARMS = 20  # so many arms always have fixed places in batches, even if rows offer only a few of them
 SHORTEST = 1e-9  # the smallest bound on norms, where all vectors are 0
 
 
@@ -46,20 +47,31 @@ class FileLog(Log):
         self.schema, self.problems, self.left_out = schema, problems, tuple(left_out)
         self.arm_counts = dict(arm_counts)
         self._reader, self._encoder, self._rules, self._is_sorted = reader, encoder, rules, is_sorted
+        self._stamp = reader.stamp
 
     def raw_batches(self) -> Iterator[RawRows]:
         """Yield all rows as the file has them, in its order, unusable ones included."""
+        self._check_unchanged()
         yield from self._reader.read(Problems(), ignore_progress)
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all usable rows in the order of time, at most ``size`` at a time."""
         size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
+        self._check_unchanged()
         rows, number = self.usable_batches(), 1
         for part in rows if self._is_sorted else sort_rows(rows):
             for start in range(0, len(part), size):
                 batch = self._encoder.encode(part.select(slice(start, start + size)), number)
                 yield batch
                 number += len(batch)
+
+    def _check_unchanged(self) -> None:
+        """Raise ``ArgumentError`` if the file is not the one that was read: its arms and ranges may be others."""
+        if read_stamp(self._reader.path) != self._stamp:
+            expected = "unchanged while the log is used"
+            raise ArgumentError(
+                "path", self.schema.source, expected, got="a file that has changed", hint="read it again"
+            )
 
     def usable_batches(self) -> Iterator[RawRows]:
         """Yield the usable rows as the file has them, in its order."""
@@ -81,7 +93,7 @@ def build_log(
 ) -> FileLog:  # fmt: skip
     """Return the log that ``reader`` reads, from what the first pass has seen."""
     own = scan.own if reader.arm_features is None else summarise_arms(reader.arm_features)
-    arms = _sort_names(reader.arm_features or (scan.offered if scan.offered else scan.arms))
+    arms = list(scan.offered | scan.arms) if scan.offered else _sort_names(reader.arm_features or scan.arms)
     left_out: list[LeftOut] = []
     if scan.dim is not None:
         if encoding is not None:
@@ -90,21 +102,24 @@ def build_log(
         check_features(encoding, scan, own)
     else:
         encoding, left_out = plan_features(scan, own, arms, max_dim=max_dim, fields=fields)
-    is_fixed = encoding is not None and (bool(encoding.arms) or not scan.offered)
     if encoding is not None and encoding.arms:
         arms = [str(name) for name in encoding.arms]
+    is_named = encoding is not None and (bool(encoding.arms) or not scan.offered)
+    is_fixed = is_named or len(arms) <= max(2 * scan.largest_offer, FEW_ARMS)
     slots = len(arms) if is_fixed else scan.largest_offer
     has_intercept = scan.dim is not None and not scan.has_constant
     dim = scan.dim + has_intercept if scan.dim is not None else encoding.dim if encoding is not None else 0
+    if slots * dim > MOST_NUMBERS:
+        expected = f"a log in which arms times dimension is at most {MOST_NUMBERS:,}"
+        got, hint = f"{slots:,} arms of dimension {dim}", "give a smaller max_dim"
+        raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
     reward_range, is_declared = _choose_range(scan, rules)
-    has_all = 0 < scan.rows <= scan.with_all_probabilities
+    has_all = scan.has_all_probabilities
     encoder = RowEncoder(
         encoding, arms if is_fixed else None, slots, dim, arm_features=reader.arm_features, reward_range=reward_range,
         has_times=scan.timed > 0, has_all=has_all,
     )  # fmt: skip
     propensities: Propensities = "all arms" if has_all else "played arm" if scan.with_probability else "none"
-    if floor is not None:
-        floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
     contexts = [column for field in encoder.context_fields for column in field.columns]
     longest = _bound_norms(encoding, {**scan.context, **own}) if encoding else math.hypot(scan.longest, has_intercept)
     schema = LogSchema(
@@ -115,7 +130,7 @@ def build_log(
         names=tuple(encoding.names) if encoding else _name_coordinates(dim - has_intercept, has_intercept),
         has_intercept=has_intercept,
         L=max(longest, SHORTEST),
-        arms=tuple(arms) if is_fixed or len(arms) <= FEW_ARMS else (),
+        arms=tuple(arms) if is_fixed else (),
         context_names=tuple(contexts),
         features=encoding,
         reward_range=reward_range,

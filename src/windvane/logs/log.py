@@ -38,7 +38,8 @@ class LogSchema:
     dim, names, L
         The dimension of the vectors, the names of their coordinates, and a bound on their norms.
     arms : tuple of str
-        The names of the arms. Empty if arms are known by their features only.
+        The names of the arms: entry k of the offers of every row is arm k. Empty if arms are known by their features
+        only, and are in the order in which each row lists them.
     context_names : tuple of str
         The names of the coordinates of the contexts.
     has_intercept : bool
@@ -101,7 +102,7 @@ class LogBatch:
     played : [n]
         The index of the arm that was played.
     propensity : [n]
-        The probability with which it was played; NaN if the log does not have it.
+        The probability with which it was played; NaN if the log, or this row, does not have it.
     probabilities : [n, K] or None
         The probabilities of all arms, 0 where there is no arm. None unless the schema says "all arms".
     reward : [n]

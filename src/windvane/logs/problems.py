@@ -11,6 +11,7 @@ import numpy as np
 from windvane.arguments import Index
 from windvane.errors import ArgumentError, format_value
 
+REPEATED_ID, NOT_IN_ORDER = "repeated id", "not in the order of time"  # kinds that other modules ask for
 EXAMPLES = 5  # located problems of each kind
 MOST_BAD = 0.5  # a log with a larger share of unusable rows is refused: it was probably read in the wrong way
 
@@ -110,11 +111,14 @@ class Problems:
             more = total - EXAMPLES if i == EXAMPLES - 1 and total > EXAMPLES else 0
             self.add(kind, int(places[i]), field, value, expected, is_dropped=is_dropped, count=1 + more)
 
-    def copy_from(self, problem: ProblemCount) -> None:
-        """Add the problems of another pass."""
-        count, is_dropped, examples = self._counts.get(problem.kind, (0, problem.is_dropped, []))
-        examples = [*examples, *problem.examples][:EXAMPLES]
-        self._counts[problem.kind] = count + problem.count, is_dropped, examples
+    def include(self, others: Problems) -> None:
+        """Add the problems that another pass over the file has found."""
+        for problem in others:
+            count, is_dropped, examples = self._counts.get(problem.kind, (0, problem.is_dropped, []))
+            examples = [*examples, *problem.examples][:EXAMPLES]
+            self._counts[problem.kind] = count + problem.count, is_dropped, examples
+        self.rows_read += others.rows_read
+        self.rows_dropped += others.rows_dropped
 
     def check_share(self, source: str) -> None:
         """Raise ``ArgumentError`` if no row is usable, or more than :data:`MOST_BAD` of the rows are not."""

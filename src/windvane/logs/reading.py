@@ -12,10 +12,10 @@ from windvane.arguments import LARGEST, check_between, check_number
 from windvane.errors import ArgumentError
 from windvane.logs.encoding import MAX_DIM
 from windvane.logs.file_log import FileLog, build_log, ignore_progress
-from windvane.logs.formats.detection import open_reader
+from windvane.logs.formats.format_detection import open_reader
 from windvane.logs.formats.reader import Reader
 from windvane.logs.ordering import BUFFER
-from windvane.logs.problems import Problems
+from windvane.logs.problems import NOT_IN_ORDER, Problems
 from windvane.logs.row_checks import RowRules
 from windvane.logs.scan import LogScan
 
@@ -60,8 +60,8 @@ def read(
         For tables: a CSV or Parquet file with a row of features for each arm. Its column of names has the name of the
         log's column of arms.
     features
-        The names of the fields to use. Default: all, as far as ``max_dim`` allows. Or the encoding itself: ``Features``
-        or a mapping with their declaration.
+        The names of the fields to use. Default: all, as far as ``max_dim`` allows. A list that names no field of arms
+        does not limit these. Or the encoding itself: ``Features`` or a mapping with their declaration.
     max_dim
         The largest dimension of the vectors, unless ``features`` is an encoding.
     reward_range
@@ -99,6 +99,8 @@ def read(
     roles = {"time": time, "arm": arm, "reward": reward, "propensity": propensity, "reward_time": reward_time,
              "id": id, "weight": weight}  # fmt: skip
     max_dim = int(check_number("max_dim", max_dim, "of at least 2", lambda n: n >= 2 and n == int(n)))
+    if floor is not None:
+        floor = check_number("floor", floor, "in (0, 1]", lambda p: 0.0 < p <= 1.0)
     bounds = None if reward_range is None else _check_range(reward_range)
     declared = None if encoding is None or not encoding.arms else [str(name) for name in encoding.arms]
     file_of_arms = None if arms_from is None else _check_path("arms_from", arms_from)
@@ -146,7 +148,7 @@ def _check_order(reader: Reader, scan: LogScan) -> None:
         got = f"{order.unsorted:,} rows that are earlier than a row before them, first row {place}"
         raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
     expected = "at or after the times of the rows before; rows are sorted by time when they are used"
-    scan.problems.add("not in the order of time", place, "time", at, expected, is_dropped=False, count=order.unsorted)
+    scan.problems.add(NOT_IN_ORDER, place, "time", at, expected, is_dropped=False, count=order.unsorted)
 
 
 def _split_features(features: Any) -> tuple[list[str] | None, Features | None]:

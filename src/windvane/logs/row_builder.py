@@ -17,7 +17,7 @@ FEATURE = "a number within [-1e100, 1e100], or a text"
 MOST_TEXT = 1000  # characters of a text that are kept: longer ones are no categories
 
 
-@dataclass
+@dataclass(slots=True)
 class RowOffer:
     """An arm on offer: its name, its probability (NaN: unknown), and its features or its vector."""
 
@@ -27,7 +27,7 @@ class RowOffer:
     vector: Sequence[float] | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """A row of a log. See :class:`windvane.logs.raw.RawRows`."""
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from windvane.agent.features import Features, Field
 from windvane.arguments import Array, Index, Mask
-from windvane.logs.formats.cells import parse_number
+from windvane.logs.formats.conversions import parse_number
 from windvane.logs.log import LogBatch
 from windvane.logs.raw import FieldColumn, Fields, RawRows, encode_texts, to_texts
 from windvane.logs.row_checks import find_played

@@ -12,7 +12,7 @@ import numpy as np
 from windvane.arguments import Array, Index, Mask
 from windvane.errors import ArgumentError
 from windvane.logs.ordering import OrderCheck
-from windvane.logs.problems import Problems, Verbatim
+from windvane.logs.problems import REPEATED_ID, Problems, Verbatim
 from windvane.logs.raw import FieldColumn, RawOffers, RawRows
 from windvane.logs.row_checks import RowRules, find_usable
 
@@ -80,7 +80,8 @@ class LogScan:
         self.arms: Counter[str] = Counter()  # how often each was played
         self.offered: Counter[str] = Counter()
         self.rows = self.timed = self.offers = self.rows_with_offers = self.largest_offer = 0
-        self.rewards = self.with_probability = self.with_all_probabilities = 0
+        self.rewards = self.with_probability = 0
+        self.with_all_probabilities = np.zeros(2, dtype=np.int64)  # of all rows, and of those with a time
         self.low_reward, self.high_reward = math.inf, -math.inf
         self.lowest, self.low_played, self.high_played = math.inf, math.inf, -math.inf
         self.dim: int | None = None
@@ -108,9 +109,9 @@ class LogScan:
         self._add_ids(rows)
         self._add_numbers(rows)
         _count(self.arms, rows.arm)
-        _add_fields(self.context, rows.context)
+        self._add_fields(self.context, rows.context)
         if rows.offers is not None:
-            self._add_offers(rows.offers)
+            self._add_offers(rows.offers, has_time)
         if len(self.arms) > MOST_ARMS or len(self.offered) > MOST_ARMS:
             raise ArgumentError("arm", None, f"a field with at most {MOST_ARMS:,} different arms", got="more")
 
@@ -128,16 +129,17 @@ class LogScan:
             self.low_played = min(self.low_played, float(chances.min()))
             self.high_played = max(self.high_played, float(chances.max()))
 
-    def _add_offers(self, offers: RawOffers) -> None:
+    def _add_offers(self, offers: RawOffers, has_time: Mask) -> None:
         sizes = np.diff(offers.start)
         self.rows_with_offers += len(sizes)
         self.offers += int(offers.start[-1])
         self.largest_offer = max(self.largest_offer, int(sizes.max(initial=0)))
         _count(self.offered, offers.arm)
-        _add_fields(self.own, offers.fields)
+        self._add_fields(self.own, offers.fields)
         if offers.probability is not None:
             missing = np.bincount(offers.row, weights=np.isnan(offers.probability), minlength=len(sizes))
-            self.with_all_probabilities += int((missing == 0).sum())
+            has_all = missing == 0
+            self.with_all_probabilities += np.array([has_all.sum(), (has_all & has_time).sum()])
             if (~np.isnan(offers.probability)).any():
                 self.lowest = min(self.lowest, float(np.nanmin(offers.probability)))
         if offers.vectors is not None and len(offers.vectors):
@@ -156,6 +158,16 @@ class LogScan:
             return False
         low, high = np.min(self._lows, axis=0), np.max(self._highs, axis=0)
         return bool(((low == high) & (low != 0.0)).any())
+
+    def _add_fields(self, summaries: dict[str, FieldSummary], fields: Mapping[str, FieldColumn]) -> None:
+        for name, column in fields.items():
+            if name not in summaries:
+                if len(summaries) >= MOST_FIELDS:
+                    expected = f"one of at most {MOST_FIELDS:,} different fields; it is not used"
+                    self.problems.add("too many fields", 0, name, Verbatim("another"), expected, is_dropped=False)
+                    continue
+                summaries[name] = FieldSummary()
+            summaries[name].add(column)
 
     def _add_ids(self, rows: RawRows) -> None:
         if rows.id is None or self._ids > MOST_IDS:
@@ -182,8 +194,16 @@ class LogScan:
             again = np.sort(places[order][is_again])
             if len(again):
                 values = [Verbatim("an id that an earlier row has")] * len(again)
-                problems.add_rows("repeated id", again, "id", values, "different in every row", is_dropped=False)
+                problems.add_rows(REPEATED_ID, again, "id", values, "different in every row", is_dropped=False)
+        if self._ids > MOST_IDS:
+            expected = f"in the first {MOST_IDS:,} rows; later ones were not compared"
+            problems.add("ids not compared", 0, "id", Verbatim("more rows"), expected, is_dropped=False)
         self._hashes, self._id_places = [], []
+
+    @property
+    def has_all_probabilities(self) -> bool:
+        """Whether all usable rows have the probabilities of all arms. Known at the end."""
+        return 0 < self.rows <= int(self.with_all_probabilities[int(self.timed > 0)])
 
     @property
     def mixed(self) -> tuple[set[str], set[str]]:
@@ -232,12 +252,3 @@ def _count(counter: Counter[str], column: FieldColumn) -> None:
     values = column.values or ()
     counts = np.bincount(column.data[column.data >= 0], minlength=len(values))
     counter.update({values[i]: int(counts[i]) for i in np.flatnonzero(counts).tolist()})
-
-
-def _add_fields(summaries: dict[str, FieldSummary], fields: Mapping[str, FieldColumn]) -> None:
-    for name, column in fields.items():
-        if name not in summaries:
-            if len(summaries) >= MOST_FIELDS:
-                continue
-            summaries[name] = FieldSummary()
-        summaries[name].add(column)

@@ -139,7 +139,7 @@ def test_probabilities_that_do_not_add_up_are_found() -> None:
 
 
 def test_a_file_is_checked_row_by_row(tmp_path: Path) -> None:
-    """Rows in the wrong order, a bad value and an arm that is never played are seen, though reading repairs them."""
+    """A bad value, repeated ids and a row in the wrong place are seen, though reading repairs some of it."""
     path = tmp_path / "log.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -156,12 +156,14 @@ def test_a_file_is_checked_row_by_row(tmp_path: Path) -> None:
                 ]
             )
     result = check(read(path))
-    found = {(line.question, line.verdict) for line in result.lines if line.verdict != "ok"}
-    assert ("Can every row be read?", "warning") in found
-    assert any("time" in line.question and line.verdict != "ok" for line in result.lines) or any(
-        "order" in problem.kind for problem in result.problems
-    )
-    assert any(problem.kind and problem.examples[0].place for problem in result.problems)
+    found = [(line.question, line.verdict) for line in result.lines if line.verdict != "ok"]
+    assert found == [
+        ("Can every row be read?", "warning"),
+        ("Are rows in the order of time?", "warning"),
+        ("Is every id unique?", "error"),
+    ]
+    places = {problem.kind: problem.examples[0].place for problem in result.problems}
+    assert places == {"impossible probability": 22, "repeated id": 3, "not in the order of time": 152}
 
 
 def test_offers_that_differ_from_row_to_row_count_by_row(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ class DeclaredArms:
             self._stack = self._stack[:-1] or self._stack
             return True
         changes = event.get("changes" if kind == "configured" else "settings") or {}
-        features = changes.get("features") if isinstance(changes, Mapping) else None
+        features = changes.get("features") if isinstance(changes, dict) else None
         arms = self._stack[-1]
-        if isinstance(features, Mapping):
+        if isinstance(features, dict):
             declared = features.get("arms") or []
             if not isinstance(declared, list):
                 return False
@@ -71,12 +71,12 @@ class DeclaredArms:
             self._stack.append(arms)
         else:
             self._stack[-1] = arms
-        return isinstance(changes, Mapping)
+        return isinstance(changes, dict)
 
     def note_decision(self, event: Mapping[str, Any]) -> None:
         """Learn the names of arms from a decision that had all those of the beginning."""
         request, index = event.get("request"), event.get("index")
-        if self._stack[-1] is not None or not isinstance(request, Mapping) or request.get("arms") is not None:
+        if self._stack[-1] is not None or not isinstance(request, dict) or request.get("arms") is not None:
             return
         if isinstance(index, int) and index >= 0 and event.get("arm") is not None:
             self._seen[index] = str(event["arm"])

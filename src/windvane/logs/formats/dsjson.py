@@ -54,8 +54,8 @@ def parse_decision(record: Mapping[str, Any], place: int, problems: Problems) ->
         problems.add(kind, place, field, value, expected)
 
     context = record.get("c")
-    arms = context.get("_multi") if isinstance(context, Mapping) else None
-    if not isinstance(arms, list) or not arms or not all(isinstance(arm, Mapping) for arm in arms):
+    arms = context.get("_multi") if isinstance(context, dict) else None
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, dict) for arm in arms):
         mark_bad("missing arms", "c._multi", arms, "a list of the features of the arms")
         return row
     row.offers = [RowOffer(name, fields=flatten(arm)) for name, arm in zip(name_arms(arms), arms, strict=True)]
@@ -129,7 +129,7 @@ def name_arms(arms: Sequence[Mapping[str, Any]]) -> list[str]:
     names = []
     for arm in arms:
         inner = arm.get("i")
-        name = arm.get("_tag") or (inner.get("id") if isinstance(inner, Mapping) else None) or arm.get("id")
+        name = arm.get("_tag") or (inner.get("id") if isinstance(inner, dict) else None) or arm.get("id")
         names.append(name)
     if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
         return names  # type: ignore[return-value]
@@ -154,7 +154,7 @@ def _flatten(namespace: str, features: Mapping[str, Any], flat: dict[str, Any]) 
         if key.startswith("_"):
             continue
         name = f"{namespace}|{key}" if namespace else key
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             _flatten(key, value, flat)
         elif isinstance(value, list):
             _flatten_list(key, value, flat)
@@ -167,7 +167,7 @@ def _flatten(namespace: str, features: Mapping[str, Any], flat: dict[str, Any]) 
 def _flatten_list(key: str, values: Sequence[Any], flat: dict[str, Any]) -> None:
     """Add the objects of a list to the namespace ``key``; numbers are named by their place, and texts are flags."""
     for place, value in enumerate(values):
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             _flatten(key, value, flat)
         elif isinstance(value, list):
             _flatten_list(key, value, flat)

@@ -53,9 +53,12 @@ class EventReader(Reader):
         self._prepared = Problems()
         self._dim: int | None = None
 
-    def _read_events(self, problems: Problems, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _read_events(
+        self, problems: Problems, report: Report, words: Sequence[str] = ("",)
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the place and the fields of each event; of lines of JSON, only those that contain one of ``words``."""
         if not self._is_parquet:
-            yield from read_objects(self.path, problems, report)
+            yield from read_objects(self.path, problems, report, words)
             return
         place = 0
         for batch in read_batches(self.path, PARQUET_COLUMNS, report):
@@ -77,7 +80,7 @@ class EventReader(Reader):
         """Collect rewards and declared arms."""
         decisions = array("q")
         problems = self._prepared
-        for place, event in self._read_events(Problems(), report):
+        for place, event in self._read_events(problems, report):
             kind = event.get("kind")
             if kind == "decided":
                 self._declared.note_decision(event)
@@ -107,11 +110,10 @@ class EventReader(Reader):
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
         """Yield the decisions, with their outcomes."""
-        for problem in self._prepared:
-            problems.copy_from(problem)
+        problems.include(self._prepared)
         declared = self._declared.restart()
         builder = RowBuilder(self.texts, self.arm_texts, problems)
-        for place, event in self._read_events(problems, report):
+        for place, event in self._read_events(Problems(), report, ("decided", *SETTINGS)):
             kind = event.get("kind")
             if kind == "decided":
                 builder.append(self._to_row(place, event, declared, problems))
@@ -133,14 +135,14 @@ class EventReader(Reader):
         time, chance = to_time(event.get("time")), to_number(event.get("propensity"))
         row = Row(place, None if arm is None else str(arm), id=id_ if isinstance(id_, str) else None, time=time)
         context: Any = None
-        if not isinstance(request, Mapping):
+        if not isinstance(request, dict):
             _mark_bad(row, problems, "missing request", "request", request, "a mapping with arms and context")
         else:
             context, arms = request.get("context"), request.get("arms")
             row.offers = self._list_offers(arms, declared)
             if row.offers is None:
                 _mark_bad(row, problems, "malformed arms", "arms", arms, "names, or features or vectors by name")
-        if context is not None and not isinstance(context, Mapping):
+        if context is not None and not isinstance(context, dict):
             _mark_bad(row, problems, "malformed context", "context", context, "a mapping from fields to values")
         elif context is not None:
             row.context = context
@@ -162,7 +164,7 @@ class EventReader(Reader):
         """Return the arms of a request; None if they are malformed."""
         if arms is None:
             return [RowOffer(name) for name in declared.current]
-        if isinstance(arms, Mapping):
+        if isinstance(arms, dict):
             pairs = [(str(name), own) for name, own in arms.items()]
         elif isinstance(arms, list) and all(isinstance(arm, list) for arm in arms):
             pairs = [(str(place), vector) for place, vector in enumerate(arms)]
@@ -172,7 +174,7 @@ class EventReader(Reader):
             return None
         offers = []
         for name, own in pairs:
-            if isinstance(own, Mapping):
+            if isinstance(own, dict):
                 offers.append(RowOffer(name, fields=own))
             elif isinstance(own, list) and self._is_vector(own):
                 offers.append(RowOffer(name, vector=[float(number) for number in own]))

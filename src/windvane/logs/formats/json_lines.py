@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from windvane.arguments import LARGEST
-from windvane.logs.formats.cells import parse_time, scale_time
+from windvane.logs.formats.conversions import parse_time, scale_time
 from windvane.logs.formats.reader import Report, open_file, read_lines
 from windvane.logs.problems import Problems
 
@@ -17,13 +17,18 @@ NAN = math.nan
 REPORT_EVERY = 1000  # lines
 
 
-def read_objects(path: Path, problems: Problems, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number and the object of each line. Lines that hold something else are problems."""
+def read_objects(
+    path: Path, problems: Problems, report: Report, words: Sequence[str] = ("",)
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line. Lines that hold something else are problems.
+
+    Lines that contain none of ``words`` are skipped without a look at them.
+    """
     with open_file(path) as file:
         for place, line in read_lines(file, problems):
             if place % REPORT_EVERY == 0:
                 report(file.tell())
-            if line.isspace():
+            if line.isspace() or not any(word in line for word in words):
                 continue
             record = parse_object(line, place, problems)
             if record is not None:

@@ -26,6 +26,8 @@ class Reader(ABC):
         The name of the format.
     path : Path
         The file.
+    stamp : tuple of int
+        Its size and the time of its last change when the reader was created.
     texts, arm_texts : set of str
         The fields of contexts and of arms that hold texts. The first pass finds out: a field that holds numbers in
         some rows and texts in others is a field of texts.
@@ -42,7 +44,7 @@ class Reader(ABC):
     has_joined_rewards = False
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.stamp = path, read_stamp(path)
         self.texts: set[str] = set()
         self.arm_texts: set[str] = set()
         self.arm_features: Mapping[str, Mapping[str, Any]] | None = None
@@ -53,6 +55,15 @@ class Reader(ABC):
     @abstractmethod
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
         """Yield all rows in the order of the file. Lines that are no rows are added to ``problems``."""
+
+
+def read_stamp(path: Path) -> tuple[int, int]:
+    """Return the size of a file and the time of its last change; zeros if there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
 
 
 def open_file(path: Path, argument: str = "path") -> BinaryIO:

@@ -12,7 +12,7 @@ import numpy as np
 
 from windvane.errors import ArgumentError
 from windvane.logs.formats import csv_files, parquet_files
-from windvane.logs.formats.cells import get_values, to_numbers, to_times
+from windvane.logs.formats.conversions import get_values, to_numbers, to_times
 from windvane.logs.formats.reader import Reader, Report, open_file
 from windvane.logs.problems import Problems
 from windvane.logs.raw import NAN, FieldColumn, RawRows, to_texts
@@ -53,12 +53,15 @@ class TableReader(Reader):
         self.names, self._delimiter = read_names(path)
         self.roles = self._find_roles(roles or {})
         used = set(self.roles.values())
-        self.fields = [name for name in self.names if name and name not in used] if fields is None else list(fields)
-        for name in self.fields:
-            self._check_column(("features", name), name)
         self.fixed_texts = {self.roles[role] for role in ("arm", "id") if role in self.roles}
         if arms_from is not None:
             self.arm_features = read_arms(arms_from, self.roles["arm"])
+        others = {name for own in (self.arm_features or {}).values() for name in own}
+        for name in fields or ():
+            if name not in others:
+                self._check_column(("features", name), name)
+        chosen = [name for name in self.names if name not in used] if fields is None else fields
+        self.fields = [name for name in chosen if name and name in self.names]
 
     def _find_roles(self, roles: Mapping[str, str | None]) -> dict[str, str]:
         found = {role: role for role in ROLES if role in self.names}

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from windvane.logs.formats.cells import parse_number
+from windvane.logs.formats.conversions import parse_number
 from windvane.logs.formats.reader import CHUNK, Reader, Report, open_file, read_lines
 from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows
@@ -47,10 +47,13 @@ class VWTextReader(Reader):
         """Yield all decisions in the order of the file."""
         builder = RowBuilder(self.texts, self.arm_texts, problems)
         rows = self._read_blocks(problems, report) if self.has_blocks else self._read_rows(problems, report)
+        has_offers = self.has_blocks
         for row in rows:
-            builder.append(row)
-            if len(builder) >= CHUNK:
+            is_other = (row.offers is not None) != has_offers and not self.has_blocks
+            if len(builder) and (len(builder) >= CHUNK or is_other):  # rows without offers had all arms
                 yield builder.take()
+            has_offers = row.offers is not None
+            builder.append(row)
         if len(builder):
             yield builder.take()
 

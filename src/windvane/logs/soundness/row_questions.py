@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windvane.agent.memory import describe_seconds
-from windvane.logs.problems import ProblemCount
+from windvane.logs.problems import NOT_IN_ORDER, REPEATED_ID, ProblemCount
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
@@ -18,6 +18,7 @@ SERIOUS = 0.01  # share of rows that are left out from which on the log is not s
 def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list[CheckLine]:
     """Check whether every row could be read."""
     question = "Can every row be read?"
+    problems = [problem for problem in problems if problem.kind not in (REPEATED_ID, NOT_IN_ORDER)]  # asked below
     if not problems:
         return [CheckLine(question, "ok", f"all {len(columns):,} rows were read")]
     lines = []
