@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from windvane.agent.features import Features
 from windvane.errors import ArgumentError
 from windvane.logs import read
-from windvane.logs.problems import Problems
 from windvane.logs.row_builder import Row, RowBuilder, RowOffer
 from windvane.logs.row_encoder import RowEncoder
+from windvane.logs.row_problems import Problems
 
 NUMBERS = st.floats(-1e6, 1e6)
 VALUES = ["x", "y", "z"]

@@ -11,8 +11,8 @@ import pytest
 import windvane.logs
 from windvane.errors import ArgumentError
 from windvane.logs import read
-from windvane.logs.problems import EXAMPLES, Problems
 from windvane.logs.raw import FieldColumn, concatenate, format_number, to_texts
+from windvane.logs.row_problems import EXAMPLES, Problems
 
 TABLE = "time,arm,reward,propensity,x\n" + "".join(f"{i},{'ab'[i % 2]},{i % 2},0.5,{i}\n" for i in range(50))
 

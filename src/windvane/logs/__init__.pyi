@@ -4,7 +4,7 @@ from .evaluation.evaluator import evaluate as evaluate
 from .file_log import FileLog as FileLog
 from .log import ArrayLog as ArrayLog, Log as Log, LogBatch as LogBatch, LogSchema as LogSchema
 from .log import from_arrays as from_arrays
-from .problems import ProblemCount as ProblemCount, Problems as Problems, RowProblem as RowProblem
+from .row_problems import ProblemCount as ProblemCount, Problems as Problems, RowProblem as RowProblem
 from .reading import read as read
 from .soundness.checking import LogCheck as LogCheck, check as check
 from .soundness.verdicts import ArmCheck as ArmCheck, CheckLine as CheckLine

@@ -14,10 +14,10 @@ from windvane.logs.encoding import LeftOut, check_features, plan_features
 from windvane.logs.formats.reader import Reader, read_stamp
 from windvane.logs.log import BATCH, Log, LogBatch, LogSchema, Propensities
 from windvane.logs.ordering import sort_rows
-from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows
 from windvane.logs.row_checks import RowRules, find_usable
 from windvane.logs.row_encoder import MOST_NUMBERS, RowEncoder
+from windvane.logs.row_problems import Problems, Verbatim
 from windvane.logs.scan import FieldSummary, LogScan, summarise_arms
 
 SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision

@@ -15,8 +15,8 @@ from windvane.logs.file_log import FileLog, build_log, ignore_progress
 from windvane.logs.formats.format_detection import open_reader
 from windvane.logs.formats.reader import Reader
 from windvane.logs.ordering import BUFFER
-from windvane.logs.problems import NOT_IN_ORDER, Problems
 from windvane.logs.row_checks import RowRules
+from windvane.logs.row_problems import NOT_IN_ORDER, Problems
 from windvane.logs.scan import LogScan
 
 Progress = Callable[[int, int], None]

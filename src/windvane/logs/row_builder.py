@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from windvane.arguments import LARGEST
-from windvane.logs.problems import Problems
 from windvane.logs.raw import NAN, FieldColumn, RawOffers, RawRows, encode_texts, format_number
+from windvane.logs.row_problems import Problems
 
 FEATURE = "a number within [-1e100, 1e100], or a text"
 MOST_TEXT = 1000  # characters of a text that are kept: longer ones are no categories

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Index, Mask
-from windvane.logs.problems import Problems
 from windvane.logs.raw import FieldColumn, RawRows
+from windvane.logs.row_problems import Problems
 
 SLACK = 1e-6  # a probability may exceed 1 by the rounding of single precision
 SUM_SLACK = 1e-2  # probabilities that were rounded to three digits sum to 1 within this

@@ -12,9 +12,9 @@ import numpy as np
 from windvane.arguments import Array, Index, Mask
 from windvane.errors import ArgumentError
 from windvane.logs.ordering import OrderCheck
-from windvane.logs.problems import REPEATED_ID, Problems, Verbatim
 from windvane.logs.raw import FieldColumn, RawOffers, RawRows
 from windvane.logs.row_checks import RowRules, find_usable
+from windvane.logs.row_problems import REPEATED_ID, Problems, Verbatim
 
 MOST_VALUES_COUNTED = 20_000  # different texts of a field that are counted; then the rarer half is forgotten
 MOST_FIELDS = 100_000

@@ -11,8 +11,8 @@ import numpy as np
 
 from windvane.arguments import LARGEST, Array, Index, Mask
 from windvane.environments.data_files import MISSING
-from windvane.logs.problems import Problems
 from windvane.logs.raw import NAN, FieldColumn
+from windvane.logs.row_problems import Problems
 
 TIME = "a time: ISO 8601, or seconds since 1970"
 NUMBER = "a number within [-1e100, 1e100]"

@@ -13,8 +13,8 @@ from windvane.arguments import Array, Index
 from windvane.environments.data_files import MISSING
 from windvane.errors import ArgumentError
 from windvane.logs.formats.reader import CHUNK, Report, open_file, read_lines
-from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import NAN, FieldColumn, encode_texts
+from windvane.logs.row_problems import Problems, Verbatim
 
 DELIMITERS = ",;\t"
 SAMPLE = 1 << 16  # characters of the header that are used to find the delimiter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from windvane.logs.problems import Problems, Verbatim
+from windvane.logs.row_problems import Problems, Verbatim
 
 NEAR = 0.01  # how far a number of arms, computed from probabilities, may be from a whole number
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from windvane.logs.formats.json_lines import read_objects, to_number, to_time
 from windvane.logs.formats.reader import CHUNK, Reader, Report
-from windvane.logs.problems import Problems
 from windvane.logs.raw import RawRows
 from windvane.logs.row_builder import Row, RowBuilder, RowOffer
+from windvane.logs.row_problems import Problems
 
 LABEL = ("_label_cost", "_label_probability", "_labelIndex", "_label_Action")
 

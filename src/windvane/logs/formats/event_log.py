@@ -21,9 +21,9 @@ from windvane.logs.formats.outcomes import Outcomes
 from windvane.logs.formats.parquet_files import read_batches
 from windvane.logs.formats.reader import CHUNK, Reader, Report
 from windvane.logs.formats.tables import is_parquet
-from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import NAN, RawRows
 from windvane.logs.row_builder import Row, RowBuilder, RowOffer
+from windvane.logs.row_problems import Problems, Verbatim
 
 REWARDS = ("rewarded", "reward_part", "late", "closed")
 SETTINGS = ("configured", "refitted", "refit_undone")

@@ -17,7 +17,7 @@ from windvane.logs.formats.reader import Reader, open_file, read_lines
 from windvane.logs.formats.tables import ROLES, TableReader, is_parquet, read_names
 from windvane.logs.formats.vw_text import VWTextReader
 from windvane.logs.log import Format
-from windvane.logs.problems import Problems
+from windvane.logs.row_problems import Problems
 
 FORMATS: tuple[str, ...] = get_args(Format)
 LOOK = 50  # lines that are looked at

@@ -11,7 +11,7 @@ from typing import Any
 from windvane.arguments import LARGEST
 from windvane.logs.formats.conversions import parse_time, scale_time
 from windvane.logs.formats.reader import Report, open_file, read_lines
-from windvane.logs.problems import Problems
+from windvane.logs.row_problems import Problems
 
 NAN = math.nan
 REPORT_EVERY = 1000  # lines

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from windvane.errors import ArgumentError
-from windvane.logs.problems import Problems
 from windvane.logs.raw import RawRows
+from windvane.logs.row_problems import Problems
 
 CHUNK = 8192  # rows that a reader returns at a time
 LONGEST_LINE = 1 << 24  # bytes of a line; a longer one is skipped, so that memory stays bounded

@@ -14,8 +14,8 @@ from windvane.errors import ArgumentError
 from windvane.logs.formats import csv_files, parquet_files
 from windvane.logs.formats.conversions import get_values, to_numbers, to_times
 from windvane.logs.formats.reader import Reader, Report, open_file
-from windvane.logs.problems import Problems
 from windvane.logs.raw import NAN, FieldColumn, RawRows, to_texts
+from windvane.logs.row_problems import Problems
 
 ROLES = ("time", "arm", "reward", "propensity", "reward_time", "id", "weight")
 NEEDED = ("arm", "reward")

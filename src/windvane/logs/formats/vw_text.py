@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from windvane.logs.formats.conversions import parse_number
 from windvane.logs.formats.reader import CHUNK, Reader, Report, open_file, read_lines
-from windvane.logs.problems import Problems, Verbatim
 from windvane.logs.raw import RawRows
 from windvane.logs.row_builder import Row, RowBuilder, RowOffer
+from windvane.logs.row_problems import Problems, Verbatim
 
 LOOK = 1000  # lines that are looked at to find out whether the file has blocks
 MOST_LINES = 10_000  # of a block

@@ -10,7 +10,7 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.logs.log import Log
-from windvane.logs.problems import ProblemCount
+from windvane.logs.row_problems import ProblemCount
 from windvane.logs.soundness import propensity_questions as propensities
 from windvane.logs.soundness import row_questions as rows
 from windvane.logs.soundness.log_columns import LogColumns, collect_columns

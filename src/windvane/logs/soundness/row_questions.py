@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windvane.agent.memory import describe_seconds
-from windvane.logs.problems import NOT_IN_ORDER, REPEATED_ID, ProblemCount
+from windvane.logs.row_problems import NOT_IN_ORDER, REPEATED_ID, ProblemCount
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
