@@ -34,7 +34,9 @@ Look = dict[str, Any]
 STYLE = Path(__file__).with_name("windvane.mplstyle")
 SIZE = 9  # of its text
 KINDS: dict[str, Look] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # no times
-DASHES: Look = {"solid": "-", "dashed": (0, (4, 2)), "long": (0, (5, 1)), "dotted": (0, (1, 1))}
+DASHES: Look = {
+    "solid": "-", "dashed": (0, (4, 2)), "long": (0, (9, 3)), "dotted": (0, (1, 1)), "dashdot": (0, (5, 1.5, 1, 1.5)),
+}  # fmt: skip
 MARKED = 8  # places of a long line that have a marker
 LEGEND_ROWS, LEGEND_WIDTH = 24, 100  # names in a column beside a figure, letters in a row below it
 

@@ -237,7 +237,7 @@ class PolicySpec:
                     allowed = [other for other in signature.names if other not in FILLED_ALWAYS]
                     problem = f"{signature.cls.__name__} has no such setting"
                     raise SpecError((place, name), add_hint(problem, suggest(name, allowed)))
-                values = {(place, name): value}
+                values: dict[FieldPath, Any] = {(place, name): value}
                 if place == "sweep":
                     values = {(place, name, index): swept for index, swept in enumerate(value)}
                 for path, entry in values.items():
