@@ -102,6 +102,7 @@ def test_an_edited_manifest_is_not_believed(tmp_path: Path) -> None:
     "change",
     [
         {"versions": None},
+        {"own_modules": None},
         {"policies": ["OFUL"]},
         {"cells": [[5, 0, 0, 2]]},
         {"fingerprint": None, "format": 7},
@@ -198,6 +199,7 @@ def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
     found = windvane(["simulate", "s.toml", "--jobs", "1"], tmp_path)
     assert found.returncode == 2
     assert "--restart" in found.stderr
+    assert f"the module mine ({tmp_path / 'mine.py'})" in found.stderr
 
 
 def test_a_module_in_the_current_folder_does_not_shadow_the_librarys(tmp_path: Path) -> None:

@@ -125,8 +125,9 @@ def test_the_content_of_the_file_decides_the_fingerprint(folder: Path) -> None:
     simulate(spec, folder / "out", jobs=1)
     (folder / "one.csv").write_bytes(content.replace(b"grey", b"dark"))
     assert spec.fingerprint() != fingerprint
-    with rejects(error=FolderError, code="other_experiment"):
+    with rejects(error=FolderError, code="other_experiment", fields=("environments[0].file",)) as differing:
         simulate(spec, folder / "out", jobs=1)
+    assert "one.csv" in differing.value.problem
     pinned = spec_of(LabelledStreamSpec("one", folder / "one.csv", sha256=digest))
     with rejects(error=SpecError, path=("environments", 0, "sha256")) as caught:
         pinned.check()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from windvane.errors import ArgumentError, WindvaneError
 from windvane.lab.run.cells import Cell, list_cells
+from windvane.lab.run.own_code import hash_own_modules
 from windvane.lab.run.versions import list_versions
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ class FolderError(WindvaneError, ValueError):
 
     ``path`` is the folder or file, ``problem`` says what is wrong and what to do. ``code`` is one of "no_experiment",
     "not_a_folder", "not_a_file", "format", "damaged", "changed", "other_content", "other_experiment",
-    "other_versions", "other_spec", "unwritable", "locked", "unfinished" and "not_a_sweep".
+    "other_versions", "other_spec", "unwritable", "locked", "unfinished" and "not_a_sweep". ``fields`` are the fields of
+    the spec, or the modules, in which the experiment in the folder differs.
     """
 
-    def __init__(self, path: Path, code: str, problem: str) -> None:
-        self.path, self.code, self.problem = path, code, problem
+    def __init__(self, path: Path, code: str, problem: str, fields: Iterable[str] = ()) -> None:
+        self.path, self.code, self.problem, self.fields = path, code, problem, tuple(fields)
         super().__init__(f"{path}: {problem}")
 
 
@@ -100,6 +102,7 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
         and all(isinstance(point, dict) for policy in policies for point in policy["variants"])
         and all(0 <= c.environment < len(environments) and 0 <= c.policy < len(policies) for c in cells)
         and isinstance(manifest["versions"], dict)
+        and isinstance(manifest.get("own_modules", {}), dict)  # an older folder has none
         and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
     )
 
@@ -117,6 +120,7 @@ def describe_experiment(spec: Spec) -> dict[str, Any]:
         "policies": policies,
         "cells": [list(astuple(cell)) for cell in list_cells(spec)],
         "versions": list_versions(spec),
+        "own_modules": hash_own_modules(spec),
     }
 
 

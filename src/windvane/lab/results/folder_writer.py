@@ -18,6 +18,8 @@ import contextlib
 import hashlib
 import json
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,10 +42,12 @@ from windvane.lab.results.folder import (
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import parquet_bytes, tables
+from windvane.lab.spec.spec_differences import Differences, list_differences
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
 
+MOST_DIFFERENCES = 5  # that an error message lists
 FIGURES = ("regret", "projection", "diagnostics", "tuning", "leaderboard")  # how the names of figures begin
 _CELL = r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)"
 _WRITTEN = {  # patterns of the files that an experiment wrote, by folder; the manifest is not among them
@@ -138,13 +142,30 @@ class FolderWriter:
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
         if manifest["fingerprint"] != self._core["fingerprint"]:
-            raise FolderError(self.folder, "other_experiment", f"holds a different experiment; {again}")
+            differences = self._list_differences(manifest)
+            shown = [*differences.values()][:MOST_DIFFERENCES]
+            more = f" and {len(differences) - len(shown)} more" if len(differences) > len(shown) else ""
+            problem = f"holds a different experiment, with {', '.join(shown)}{more}; {again}"
+            raise FolderError(self.folder, "other_experiment", problem, differences)
         now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
         if experiment_id(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
+
+    def _list_differences(self, manifest: dict[str, Any]) -> Differences:
+        """Return in what the experiment of ``manifest`` differs from this one: fields of the spec, or own code."""
+        differences: Differences = {}
+        with contextlib.suppress(OSError, ValueError):  # without its spec, only code can be compared
+            stored = tomllib.loads((self.folder / "spec.toml").read_text(encoding="utf-8"))
+            differences = list_differences(stored, tomllib.loads(self.spec.to_toml()))
+        before, now = manifest.get("own_modules", {}), self._core["own_modules"]
+        for module in dict.fromkeys([*before, *now]):
+            if before.get(module) != now.get(module):
+                file = getattr(sys.modules.get(module), "__file__", None)
+                differences[module] = f"other code in the module {module}{f' ({file})' if file else ''}"
+        return differences or {"": "Python objects that are different and that spec.toml cannot hold"}
 
     def read_finished(self) -> set[Cell]:
         """Return the cells whose files are all there and whole."""

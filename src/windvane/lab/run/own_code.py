@@ -43,6 +43,13 @@ def hash_own_code(spec: Spec) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:16] if hashes else ""
 
 
+def hash_own_modules(spec: Spec) -> dict[str, str]:
+    """Return the hash of every source file that :func:`hash_own_code` covers, by the name of the module."""
+    values = list(_list_own_code(spec))
+    definitions = [part for value in values for part in (inspect.getmro(value) if isinstance(value, type) else [value])]
+    return {module: _hash_file(module) for part in definitions for module in _list_source(part)}
+
+
 def uses_own_code(spec: Spec) -> bool:
     """Return whether ``spec`` names code that is not part of windvane."""
     return any(True for _ in _list_own_code(spec))
@@ -69,18 +76,28 @@ def _resolve(value: Any) -> Iterator[Any]:
 
 def _hash_definition(value: Any) -> str:
     """Return a hash of the file of a class or function, or else of its own source or bytecode."""
-    module = str(getattr(value, "__module__", ""))
-    if module.partition(".")[0] in _LIBRARIES:
+    if _find_module(value).partition(".")[0] in _LIBRARIES:
         return ""
-    path = getattr(sys.modules.get(module), "__file__", None)
-    if path is not None and Path(path).is_file():
-        return "".join(_hash_file(name) for name in sorted(_list_modules(module, {})))
+    if modules := _list_source(value):
+        return "".join(map(_hash_file, modules))
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
     except (OSError, TypeError):
         code = [member.__code__ for member in vars(value).values() if inspect.isfunction(member)]
         code += [value.__code__] if inspect.isfunction(value) else []
         return hashlib.sha256(b"".join(map(marshal.dumps, code))).hexdigest()
+
+
+def _find_module(value: Any) -> str:
+    return str(getattr(value, "__module__", ""))
+
+
+def _list_source(value: Any) -> list[str]:
+    """Return the modules that define a class or function; none for a library, and for code that is not in a file."""
+    module = _find_module(value)
+    path = getattr(sys.modules.get(module), "__file__", None)
+    is_own = module.partition(".")[0] not in _LIBRARIES and path is not None and Path(path).is_file()
+    return sorted(_list_modules(module, {})) if is_own else []
 
 
 def _list_modules(module: str, known: dict[str, None]) -> dict[str, None]:
