@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from windvane.cli import FAILED
 from windvane.cli.console import DRAWING, Answer, Blocks, Note, ProgressBar, Table, number, write_json
+from windvane.lab.results.folder import name_unwritable
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import row_of
@@ -114,7 +115,8 @@ def publish(
         scoring.key: [section.document for section in sections],
         "failures": [{"policy": e.policy, "environment": e.environment, "error": str(e)} for e in failures],
     }
-    write_json(results.folder / "leaderboard.json", document)
+    with name_unwritable(results.folder):
+        write_json(results.folder / "leaderboard.json", document)
     blocks: list[str | Table | Note] = []
     for title, columns, section in sections:
         best = sorted(section["policies"], key=lambda row: row["regret"] if "regret" in row else row["mistakes"])

@@ -28,6 +28,7 @@ from windvane._files import write_atomically
 from windvane.arguments import Array
 from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Mark, Panel, Series, Strip
 from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, shade, tidy
+from windvane.lab.results.folder import name_unwritable
 
 Legend = dict[tuple[str, str], Artist]  # by name and colour
 Look = dict[str, Any]
@@ -53,9 +54,7 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     """Write ``folder/name.png`` (200 dpi), ``.pdf`` and ``.svg``; each file is put in place whole."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    canvas = render(figure)
+    folder, canvas = Path(folder), render(figure)
     paths = []
     for kind, metadata in KINDS.items():
         content = io.BytesIO()
@@ -63,7 +62,9 @@ def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
             canvas.savefig(content, format=kind, metadata=metadata)
         canvas.set_layout_engine("none")  # it is found once; all files have the same
         paths.append(folder / f"{name}.{kind}")
-        write_atomically(paths[-1], content.getvalue())
+        with name_unwritable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(paths[-1], content.getvalue())
     return paths
 
 

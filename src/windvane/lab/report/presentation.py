@@ -113,10 +113,6 @@ def draw_tuned(grid: SweepGrid, folder: Path) -> list[Path]:
 
 def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:
     """Paired differences with their intervals, a figure per environment."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FolderError(folder, "unwritable", f"cannot be made a folder ({error.strerror})") from None
     written = []
     for name, end in _file_ends(differences).items():
         here = [d for d in differences if d.environment == name]

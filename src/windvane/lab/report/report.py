@@ -31,6 +31,7 @@ from windvane.lab.figures.over_time_figure import (
 from windvane.lab.figures.plotly_renderer import render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
+from windvane.lab.results.folder import name_unwritable
 from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import row_of, told_text
 from windvane.lab.studies.streams_benchmark import recent_accuracy
@@ -103,8 +104,9 @@ def write_report(
         diagnostics=entry_names(checked),
         charts=charts,
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, page.encode())
+    with name_unwritable(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, page.encode())
     return target
 
 

@@ -11,7 +11,8 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,15 @@ class FolderError(WindvaneError, ValueError):
     def __init__(self, path: Path, code: str, problem: str, fields: Iterable[str] = ()) -> None:
         self.path, self.code, self.problem, self.fields = path, code, problem, tuple(fields)
         super().__init__(f"{path}: {problem}")
+
+
+@contextmanager
+def name_unwritable(folder: Path) -> Iterator[None]:
+    """Turn an ``OSError`` raised inside into an error that names ``folder``, into which files were to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FolderError(folder, "unwritable", f"cannot be written to ({error.strerror or error})") from error
 
 
 def check_recipe(recipe: Recipe | None) -> dict[str, Any] | None:

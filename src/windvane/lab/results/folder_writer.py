@@ -36,6 +36,7 @@ from windvane.lab.results.folder import (
     check_recipe,
     describe_experiment,
     experiment_id,
+    name_unwritable,
     read_cell,
     read_manifest,
 )
@@ -118,10 +119,13 @@ class FolderWriter:
             problem = f"cannot be created as a folder ({error.strerror})"
             raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not is_new, notes=is_new)
-        if stored is None or not spec.exists() or spec.read_bytes() != content:  # a killed restart may have replaced it
-            write_atomically(spec, content)
-        if manifest != stored:
-            write_atomically(path, _json(manifest))
+        with name_unwritable(self.folder):
+            if (
+                stored is None or not spec.exists() or spec.read_bytes() != content
+            ):  # a killed restart may have replaced it
+                write_atomically(spec, content)
+            if manifest != stored:
+                write_atomically(path, _json(manifest))
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
         """Remove temporary files of a killed run, and nothing else; follow no links.
