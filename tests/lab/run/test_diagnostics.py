@@ -17,8 +17,8 @@ from support.refusals import rejects
 from windvane import BVDGLMUCB, DGLMTS, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
 from windvane.lab.run.cells import Cell
-from windvane.lab.run.diagnostics import QUANTITIES, Diagnostics
-from windvane.lab.run.play import play_cell
+from windvane.lab.run.diagnostics import Diagnostics
+from windvane.lab.run.play import QUANTITIES, play_cell
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.policies.base import Policy
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -57,12 +58,13 @@ def looks(entries: Sequence[Entry]) -> list[Look]:
             free = next(pools)
         if name not in FIXED:
             of_policy[name] = free.pop(zlib.crc32(name.encode()) % len(free))
+    siblings = Counter((entry.policy, entry.environment) for entry in entries)
+    places: Counter[tuple[str, str]] = Counter()
     result = []
     for entry in entries:
-        look = of_policy[entry.policy]
-        siblings = [e for e in entries if e.policy == entry.policy and e.environment == entry.environment]
-        place = next(i for i, sibling in enumerate(siblings) if sibling is entry)
-        amount = 0.0 if len(siblings) == 1 else -0.45 + 0.9 * place / (len(siblings) - 1)
+        look, kind = of_policy[entry.policy], (entry.policy, entry.environment)
+        amount = 0.0 if siblings[kind] == 1 else -0.45 + 0.9 * places[kind] / (siblings[kind] - 1)
+        places[kind] += 1
         result.append(look._replace(colour=shade(look.colour, amount)))
     return result
 

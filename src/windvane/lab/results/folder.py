@@ -180,8 +180,10 @@ def read_cell(folder: Path, cell: Cell, experiment: str) -> tuple[FinishedCell, 
 def slugs(texts: Iterable[str]) -> dict[str, str]:
     """Return texts as parts of file names: letters and digits of any script, numbered where two would be equal."""
     names: dict[str, str] = {}
-    for text in texts:
+    taken: set[str] = set()
+    for text in dict.fromkeys(texts):
         plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
         numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
-        names[text] = next(name for name in numbered if name not in names.values())
+        names[text] = next(name for name in numbered if name not in taken)
+        taken.add(names[text])
     return names

@@ -52,10 +52,6 @@ from windvane.theory import tracking_bound
 if TYPE_CHECKING:
     from windvane.environments import Environment, Round
 
-QUANTITIES = (
-    "learning", "beta", "tracking", "tracking_bound", "lemma_2_slack", "lemma_3_slack", "lemma_4_slack",
-)  # fmt: skip
-
 
 def applies(policy: Policy) -> bool:
     """Return whether the policy forgets by a discount or not at all, as the analysis assumes."""
@@ -154,7 +150,7 @@ class Diagnostics:
         self._b_bar += (weight * mean)[:, None] * x
 
     def row(self) -> dict[str, Array]:
-        """Return the quantities of the last recorded round by their names in :data:`QUANTITIES`, [lanes] each."""
+        """Return the quantities of the last recorded round by name (``play.QUANTITIES``), [lanes] each."""
         return self._row
 
     def _age(self) -> None:

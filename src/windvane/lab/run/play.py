@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
 STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
+QUANTITIES = (
+    "learning", "beta", "tracking", "tracking_bound", "lemma_2_slack", "lemma_3_slack", "lemma_4_slack",
+)  # fmt: skip
+"""The diagnostics of a recorded round, which :mod:`windvane.lab.run.diagnostics` defines."""
 Tick = Callable[[int], None]
 
 
@@ -55,7 +59,7 @@ class CellResult:
     outside: Array  # [n], share of rounds with the estimate outside Theta; nan where there is none
     stages: Array  # [n, STAGES], share of rounds by projection stage; nan where there is none
     paths: dict[int, ThetaPath]  # by variant, of run 0
-    diagnostics: dict[str, Array]  # [n, R] each
+    diagnostics: dict[str, Array]  # QUANTITIES, [n, R] each; empty where they are not recorded
     seconds: float  # in select and update
     versions: dict[str, str] = field(default_factory=dict)
 

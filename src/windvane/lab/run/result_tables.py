@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane.lab.run.cells import Cell, list_variants
-from windvane.lab.run.play import STAGES, CellResult
+from windvane.lab.run.play import QUANTITIES, STAGES, CellResult
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,8 +51,11 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
         "run": np.repeat(result.lanes, R),
         "round": np.tile(result.rounds, n),
         "regret": result.regret.ravel(),
-        **{name: values.ravel() for name, values in result.diagnostics.items()},
     }
+    if spec.diagnostics:  # a column of nulls where there are none, so that the files of all cells have one schema
+        nothing = pa.nulls(n * R, pa.float64())
+        found = {name: values.ravel() for name, values in result.diagnostics.items()}
+        curves |= {name: found.get(name, nothing) for name in QUANTITIES}
     runs = {
         "variant": result.variants,
         "run": result.lanes,
