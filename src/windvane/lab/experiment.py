@@ -12,7 +12,6 @@ from windvane.kernels.threads import MOST_THREADS, available_cores
 from windvane.lab.results.folder import Recipe, check_recipe
 from windvane.lab.results.folder_writer import FolderWriter
 from windvane.lab.results.results import Results
-from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.progress import Progress, ProgressReader, SilentProgress
 from windvane.lab.run.workers import CellError, Work, compile_kernels, compute_cells
@@ -73,18 +72,14 @@ def simulate(
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or SilentProgress()
     writer = FolderWriter(Path(folder), spec)
-
-    def size(cell: Cell) -> int:
-        return (cell.last - cell.first) * spec.horizon
-
     with ExitStack() as stack:
         stack.enter_context(writer.lock())
         writer.prepare(restart=restart, command=command, recipe=recipe)
         done = writer.read_finished()
         if missing := [(i, cell) for i, cell in enumerate(writer.cells) if cell not in done]:
             compile_kernels(spec, [cell for _, cell in missing], watcher.compile)
-            earlier = sum(map(size, done))
-            watcher.begin(sum(map(size, writer.cells)), earlier)
+            earlier = sum(cell.count_rounds(spec.horizon) for cell in done)
+            watcher.begin(sum(cell.count_rounds(spec.horizon) for cell in writer.cells), earlier)
             stack.callback(watcher.end)
             progress_file = ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher)
             counters = stack.enter_context(progress_file)
@@ -95,7 +90,7 @@ def simulate(
                     writer.write(cell, result)
                 elif failures is not None:
                     failures.append(result)
-                counters.finish(index, size(cell))
+                counters.finish(index, cell.count_rounds(spec.horizon))
     return Results.open(folder)
 
 

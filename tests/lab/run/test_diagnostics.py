@@ -98,7 +98,7 @@ WORLDS = {  # every pair of a drift and an arm law, rewards in turn; then the ot
 def rows_of(environment: EnvironmentSpec, *policies: PolicySpec, lanes: int = 3) -> list[dict[str, np.ndarray]]:
     """The diagnostics that the engine recorded, [lanes, HORIZON] each, policy by policy."""
     spec = Spec([environment], policies, runs=lanes, horizon=HORIZON, seed=11, diagnostics=True)
-    return [play_cell(spec, Cell(0, i, 0, lanes)).diagnostics for i in range(len(policies))]
+    return [play_cell(Cell(0, i, 0, lanes).select_from(spec)).diagnostics for i in range(len(policies))]
 
 
 @pytest.mark.parametrize("environment", WORLDS.values(), ids=WORLDS)
@@ -154,12 +154,12 @@ def test_a_sweep_is_told_lane_by_lane() -> None:
     swept = Spec(
         [environment], [PolicySpec("BVD-GLM-UCB", sweep={"gamma": gammas})], runs=1, horizon=HORIZON, diagnostics=True
     )
-    together = play_cell(swept, Cell(0, 0, 0, 3)).diagnostics
+    together = play_cell(Cell(0, 0, 0, 3).select_from(swept)).diagnostics
     for lane, gamma in enumerate(gammas):
         alone = Spec(
             [environment], [PolicySpec("BVD-GLM-UCB", settings={"gamma": gamma})], 1, HORIZON, diagnostics=True
         )
-        for name, values in play_cell(alone, Cell(0, 0, 0, 1)).diagnostics.items():
+        for name, values in play_cell(Cell(0, 0, 0, 1).select_from(alone)).diagnostics.items():
             np.testing.assert_allclose(together[name][lane], values[0], rtol=1e-9, atol=1e-9)
 
 

@@ -151,7 +151,7 @@ def test_variants_that_share_a_policy_object_are_together():
     cells = list_cells(experiment)
     assert sum(cell.last - cell.first for cell in cells) == 3 * 8
     for cell in cells:  # of a cell, all lanes have the same lam and confidence
-        _, variants = cell.lanes(3)
+        _, variants = cell.select_from(experiment).list_lanes()
         assert len({(spec.variants[v]["lam"], spec.variants[v]["confidence"]) for v in variants}) == 1
         assert cell.last - cell.first <= 4
     environment = an_environment(lanes=2)

@@ -119,6 +119,7 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
 
 def describe_experiment(spec: Spec) -> dict[str, Any]:
     """Return the part of the manifest that follows from the spec and the versions."""
+    parts = [*spec.policies, *spec.environments]
     policies = [
         {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())} for policy in spec.policies
     ]
@@ -129,8 +130,8 @@ def describe_experiment(spec: Spec) -> dict[str, Any]:
         "environments": [environment.name for environment in spec.environments],
         "policies": policies,
         "cells": [list(astuple(cell)) for cell in list_cells(spec)],
-        "versions": list_versions(spec),
-        "own_modules": hash_own_modules(spec),
+        "versions": list_versions(parts),
+        "own_modules": hash_own_modules(parts),
     }
 
 

@@ -183,7 +183,7 @@ class FolderWriter:
             "experiment": self._experiment,
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
             "seconds": result.seconds,
-            "lane_rounds": (cell.last - cell.first) * self.spec.horizon,
+            "lane_rounds": cell.count_rounds(self.spec.horizon),
             **_now("finished"),
         }
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +18,10 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
 from windvane.lab.run.build import build_environment, build_policy, close_environment
-from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
+from windvane.lab.run.cells import CellSpec, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import DelayedRewards
 
 if TYPE_CHECKING:
-    from windvane.lab.spec.experiment_spec import Spec
     from windvane.policies.base import Policy
 
 STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
@@ -61,17 +60,14 @@ class CellResult:
     paths: dict[int, ThetaPath]  # by variant, of run 0
     diagnostics: dict[str, Array]  # QUANTITIES, [n, R] each; empty where they are not recorded
     seconds: float  # in select and update
-    versions: dict[str, str] = field(default_factory=dict)
 
 
-def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+def play_cell(spec: CellSpec, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
-    ids, variants = cell.lanes(spec.runs)
-    environment = build_environment(
-        spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
-    )
-    points = list_variants(spec.policies[cell.policy].sweep)
-    policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
+    ids, variants = spec.list_lanes()
+    environment = build_environment(spec.environment, horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed)
+    points = list_variants(spec.policy.sweep)
+    policy = build_policy(spec.policy, environment, [points[v] for v in variants])
     try:
         return _play(spec, environment, policy, _Recorder(spec, environment, policy, ids, variants), tick)
     finally:
@@ -79,7 +75,7 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
 
 
 def _play(
-    spec: Spec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
+    spec: CellSpec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
 ) -> CellResult:
     """Play all rounds."""
     from windvane.lab.run.diagnostics import Diagnostics, applies  # imports numba, which readers of results do not need
@@ -129,7 +125,7 @@ class _Recorder:
 
     def __init__(
         self,
-        spec: Spec,
+        spec: CellSpec,
         environment: AnyEnvironment,
         policy: Policy,
         ids: npt.NDArray[np.int64],
