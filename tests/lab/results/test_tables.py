@@ -23,7 +23,7 @@ from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
 from windvane.lab.results.folder import TABLES, FolderError
 from windvane.lab.results.stored_tables import MissingLibraryError, concat_tables
-from windvane.lab.results.summary import summary_rows
+from windvane.lab.results.summary import summarise_entries
 from windvane.lab.run.play import QUANTITIES
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "lab.md"
@@ -137,7 +137,7 @@ def test_a_frame_has_the_rows_of_all_cells(results: Results) -> None:
 
 
 def test_the_summary_is_a_frame(results: Results) -> None:
-    summary, rows = results.summary(), summary_rows(results)
+    summary, rows = results.summary(), summarise_entries(results)
     assert summary.label.tolist() == [row.label for row in rows]
     assert summary["mean"].tolist() == [row.mean for row in rows]
     assert summary.sweep_gamma.dropna().tolist() == [0.9, 0.99] * 2

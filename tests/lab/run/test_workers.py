@@ -45,7 +45,7 @@ def test_a_cluster_worker_with_other_versions_is_refused(changed: str | None, mo
             finished, versions = function(*task)
             yield finished, versions | ({changed: "0.1"} if changed else {})
 
-    monkeypatch.setattr(cluster, "on_cluster", run)
+    monkeypatch.setattr(cluster, "run_on_cluster", run)
     if changed is None:
         assert len(list(compute_cells(work_on(small()), 1, "local"))) == 2
         return

@@ -33,7 +33,7 @@ from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
 from windvane.lab.results.folder import name_unwritable
 from windvane.lab.results.results import group_by_environment
-from windvane.lab.results.summary import row_of, told_text
+from windvane.lab.results.summary import format_told, summarise_entry
 from windvane.lab.studies.streams_benchmark import recent_accuracy
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def write_report(
         (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
         recent = [float(recent_accuracy(entry).mean()) for entry in group] if labelled else [math.nan] * len(group)
         finals = [published_final(entry, published) for entry in group]
-        rows = list(zip(map(row_of, group), recent, finals, strict=True))
+        rows = list(zip(map(summarise_entry, group), recent, finals, strict=True))
         environments.append({"key": key, "name": name, "horizon": group[0].horizon, "rows": rows})
     if differences:
         (charts["differences"],) = render(difference_figure(differences))
@@ -163,7 +163,7 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.globals |= {
-    function.__name__: function for function in (format, told_text, amount_text, with_error, share_text)
+    function.__name__: function for function in (format, format_told, amount_text, with_error, share_text)
 }
 TEMPLATES.globals["nan"] = math.nan
 TEMPLATES.tests["finite"] = math.isfinite

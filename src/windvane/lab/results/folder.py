@@ -135,7 +135,7 @@ def describe_experiment(spec: Spec) -> dict[str, Any]:
     }
 
 
-def experiment_id(manifest: dict[str, Any]) -> str:
+def hash_experiment(manifest: dict[str, Any]) -> str:
     """Return a hash of what cells of one experiment share: spec, versions, names and sizes."""
     core = {key: manifest[key] for key in _CORE}
     return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()
@@ -178,7 +178,7 @@ def read_cell(folder: Path, cell: Cell, experiment: str) -> tuple[FinishedCell, 
         return None
 
 
-def slugs(texts: Iterable[str]) -> dict[str, str]:
+def make_slugs(texts: Iterable[str]) -> dict[str, str]:
     """Return texts as parts of file names: letters and digits of any script, numbered where two would be equal."""
     names: dict[str, str] = {}
     taken: set[str] = set()

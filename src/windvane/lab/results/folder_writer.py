@@ -35,14 +35,14 @@ from windvane.lab.results.folder import (
     Recipe,
     check_recipe,
     describe_experiment,
-    experiment_id,
+    hash_experiment,
     name_unwritable,
     read_cell,
     read_manifest,
 )
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
-from windvane.lab.run.result_tables import parquet_bytes, tables
+from windvane.lab.run.result_tables import build_tables, encode_parquet
 from windvane.lab.spec.spec_differences import Differences, list_differences
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class FolderWriter:
     def __init__(self, folder: Path, spec: Spec) -> None:
         self.folder, self.spec, self.cells = folder, spec, list_cells(spec)
         self._core = describe_experiment(spec)
-        self._experiment = experiment_id(self._core)  # computed once: every note carries it
+        self._experiment = hash_experiment(self._core)  # computed once: every note carries it
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -99,7 +99,7 @@ class FolderWriter:
         """
         path, spec = self.folder / "manifest.json", self.folder / "spec.toml"
         content, own = self.spec.to_toml().encode(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
-        manifest = {**self._core, **own, "command": command, **_now("begun")}
+        manifest = {**self._core, **own, "command": command, **_stamp("begun")}
         is_new, stored = not path.exists(), None
         if is_new:
             foreign = sorted(p.name for p in self.folder.iterdir() if not _is_ours(p))
@@ -125,7 +125,7 @@ class FolderWriter:
             ):  # a killed restart may have replaced it
                 write_atomically(spec, content)
             if manifest != stored:
-                write_atomically(path, _json(manifest))
+                write_atomically(path, _encode_json(manifest))
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
         """Remove temporary files of a killed run, and nothing else; follow no links.
@@ -155,7 +155,7 @@ class FolderWriter:
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
-        if experiment_id(manifest) != self._experiment:
+        if hash_experiment(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
 
     def _list_differences(self, manifest: dict[str, Any]) -> Differences:
@@ -177,19 +177,19 @@ class FolderWriter:
 
     def write(self, cell: Cell, result: CellResult) -> None:
         """Store a finished cell, its note last."""
-        contents = {name: parquet_bytes(table) for name, table in tables(self.spec, cell, result).items()}
+        contents = {name: encode_parquet(table) for name, table in build_tables(self.spec, cell, result).items()}
         note = {
             "cell": cell.name,
             "experiment": self._experiment,
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
             "seconds": result.seconds,
             "lane_rounds": cell.count_rounds(self.spec.horizon),
-            **_now("finished"),
+            **_stamp("finished"),
         }
         try:
             for name, content in contents.items():
                 write_atomically(self.folder / name / f"{cell.name}.parquet", content)
-            write_atomically(self.folder / "cells" / f"{cell.name}.json", _json(note))
+            write_atomically(self.folder / "cells" / f"{cell.name}.json", _encode_json(note))
         except OSError as error:
             problem = f"{self.folder}: cannot be written to ({error.strerror}); finished cells are kept"
             raise FolderWriteError(problem) from error
@@ -200,9 +200,9 @@ def _is_ours(path: Path) -> bool:
     return path.name in (".lock", ".progress", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _now(event: str) -> dict[str, str]:
+def _stamp(event: str) -> dict[str, str]:
     return {event: datetime.now(UTC).isoformat(timespec="seconds")}

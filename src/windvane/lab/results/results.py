@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_choice
-from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, experiment_id, read_cell, read_manifest
+from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, hash_experiment, read_cell, read_manifest
 from windvane.lab.results.stored_tables import concat_tables, parse_table, to_frame
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import STAGES, ThetaPath
@@ -120,7 +120,7 @@ class Results:
         """Read a folder. Cells that are not finished, or do not match their hashes, are left out."""
         folder = Path(folder)
         manifest = read_manifest(folder)
-        experiment, all_cells = experiment_id(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
+        experiment, all_cells = hash_experiment(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
         place = operator.attrgetter("environment", "policy")
         ordered = sorted(all_cells, key=operator.attrgetter("environment", "policy", "first"))
         entries, finished = [], []
@@ -154,11 +154,11 @@ class Results:
 
     def iterate_tables(self, name: str = "runs") -> Iterator[pyarrow.Table]:
         """Return the parts of :meth:`table`, a cell at a time, read when they are asked for."""
-        from windvane.lab.results.summary import summary_table  # which imports this module
+        from windvane.lab.results.summary import build_summary_table  # which imports this module
 
         check_choice("name", name, (*TABLES, SUMMARY))
         if name == SUMMARY and self.entries:
-            return iter([summary_table(self)])
+            return iter([build_summary_table(self)])
         cells = [cell for cell in self.cells if name in cell.hashes]
         if not cells:
             raise FolderError(self.folder, "unfinished", f"no cell with the table {name} is finished yet")

@@ -90,13 +90,13 @@ def _play(
         offer = environment.round(t)
         recorded = recorder.is_recorded(t)
         if probe:
-            probe.before(offer, recorded)
+            probe.begin_round(offer, recorded)
         began = clock()
         choice = policy.select(offer.arms, offer.valid)
         spent += clock() - began
         choice = offer.check_choice(choice, "select(arms)")  # a policy of the user's own may return anything
         if probe:
-            probe.after(offer, choice)
+            probe.measure_decision(offer, choice)
         x = offer.arms[everyone, choice]
         reward, mean = environment.play(offer, choice)
         delay = environment.delays(t)
@@ -105,7 +105,7 @@ def _play(
             policy.update(x, reward)
             spent += clock() - began
             if probe:
-                probe.learnt(x, mean, np.full(len(x), float(t)), None)
+                probe.learn(x, mean, np.full(len(x), float(t)), None)
         else:
             delayed.add(t, x, reward, mean, delay)
             for batch in delayed.collect(t):
@@ -113,11 +113,11 @@ def _play(
                 policy.update(batch.x, batch.reward, round=batch.decided, mask=batch.mask)
                 spent += clock() - began
                 if probe:
-                    probe.learnt(batch.x, batch.mean, batch.decided, batch.mask)
-        recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
+                    probe.learn(batch.x, batch.mean, batch.decided, batch.mask)
+        recorder.add(t, offer.theta, offer.best - mean, reward, probe.read_row() if probe and recorded else {})
         if tick:
             tick(t)
-    return recorder.result(spent)
+    return recorder.build_result(spent)
 
 
 class _Recorder:
@@ -175,7 +175,7 @@ class _Recorder:
             self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
         self._next = min(at + 1, len(self._rounds) - 1)
 
-    def result(self, seconds: float) -> CellResult:
+    def build_result(self, seconds: float) -> CellResult:
         from windvane.policies.base import Policy
 
         T, n = self._environment.horizon, len(self._ids)

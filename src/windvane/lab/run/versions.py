@@ -35,7 +35,7 @@ def list_versions(parts: Collection[AnyEnvironmentSpec | PolicySpec]) -> dict[st
     kinds = {getattr(part, "kind", None) for part in parts}
     return {
         "windvane": windvane.__version__,
-        "code": _code_hash(),
+        "code": _hash_package(),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
         "processor": host_processor(),
@@ -45,7 +45,7 @@ def list_versions(parts: Collection[AnyEnvironmentSpec | PolicySpec]) -> dict[st
 
 
 @cache
-def _code_hash() -> str:
+def _hash_package() -> str:
     """Return a hash of every source file that a number can depend on."""
     root = Path(windvane.__file__).parent
     digest = hashlib.sha256()

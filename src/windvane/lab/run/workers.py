@@ -112,7 +112,7 @@ def compute_cells(work: Work, jobs: int, cluster: str | None) -> Generator[Finis
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _use_threads(count: int) -> Iterator[None]:
     before = get_threads()
     set_threads(count)
     try:
@@ -124,7 +124,7 @@ def _threads(count: int) -> Iterator[None]:
 def _compute(spec: CellSpec, index: int, counters: str | None, threads: int, raises: bool) -> Finished:
     """Compute one cell in a worker; a failure names policy and environment, and is raised or returned."""
     cell = spec.cell
-    with _threads(threads):
+    with _use_threads(threads):
         try:
             return index, cell, play_cell(spec, ProgressWriter(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
@@ -190,14 +190,14 @@ def _run_in_processes(work: Work, jobs: int) -> Generator[Finished]:
 
 
 def _run_on_cluster(work: Work, jobs: int, address: str) -> Generator[Finished]:
-    from windvane.lab.run.cluster import on_cluster
+    from windvane.lab.run.cluster import run_on_cluster
 
     here: dict[tuple[int, int], dict[str, str]] = {}  # by environment and policy, whose own code counts
     tasks = list(work.choose_tasks())
     for spec, *_ in tasks:
         if (place := (spec.cell.environment, spec.cell.policy)) not in here:
             here[place] = list_versions([spec.environment, spec.policy])
-    for finished, versions in on_cluster(_compute_elsewhere, tasks, workers=jobs, address=address):
+    for finished, versions in run_on_cluster(_compute_elsewhere, tasks, workers=jobs, address=address):
         _, cell, _ = finished
         expected = here[cell.environment, cell.policy].items()
         if different := [name for name, version in expected if versions.get(name) != version]:
