@@ -340,7 +340,7 @@ def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: P
 
 def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(small(), tmp_path / "out", jobs=1)
-    monkeypatch.setattr("windvane.lab.run.versions._code_hash", lambda: "0123")
+    monkeypatch.setattr("windvane.lab.run.versions._hash_package", lambda: "0123")
     with rejects(error=FolderError, path=tmp_path / "out", code="other_versions") as caught:
         simulate(small(), tmp_path / "out", jobs=1)
     assert "(now 0123)" in caught.value.problem
