@@ -218,14 +218,14 @@ def measure_gain(world: Rates, seeds: int) -> tuple[float, float]:
 def test_early_learning_wins_where_rates_change_every_two_timeouts() -> None:
     """Clicks come within minutes. At the timeout, an hour, the outcomes of an hour after a change are all of before.
 
-    So in every other hour that way plays what was best before, at most 0.06 as the rates move on by one arm, against
-    0.08: an ideal learner gains (0.08 - 0.06) / 2 = 0.01 of 0.07. How much of it a policy gains depends on how fast it
-    finds the best arm: rates of 0.06 and 0.08 differ by one standard error of sqrt(2 * 0.07 * 0.93 / n) after n = 325
-    plays of both, of the 1,500 in an hour. What is certain is the sign: a paired t-test at 1 % (3 degrees of freedom).
+    A learner that always plays the best arm it can know therefore plays 0.06 instead of 0.08 in every other hour, as
+    the rates move on by one arm, and gains 0.01 of 0.07 by learning early. A real policy explores and takes time: the
+    rates 0.06 and 0.08 differ by one standard error, sqrt(2 * 0.07 * 0.93 / n), after n = 325 plays of both, of 1,500
+    decisions in an hour. So this says nothing about how much a policy gains, and only the sign is tested: a paired
+    t-test at 1 % (3 degrees of freedom).
     """
     gain, se = measure_gain(fast, seeds=4)
     assert gain > 4.54 * se
-    assert gain < 0.01
 
 
 @pytest.mark.slow
