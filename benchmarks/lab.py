@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from windvane.lab.experiment import simulate
+from windvane.lab.results.results import Results
 from windvane.lab.studies.paper import paper_spec
 from windvane.lab.studies.tuning import default_gammas, tune_spec
 
@@ -91,9 +92,20 @@ def tune(folder: Path) -> None:
     say("the same as commands, wall time against one by one, all cores", whole / one_by_one, 0.5, "x", more=more)
 
 
+def open_variants(folder: Path) -> None:
+    """Four times as many variants take about four times as long; 16 times would be quadratic."""
+    base, times = paper_spec(runs=10, horizon=1000), []
+    for count in (100, 400):
+        sweep = tune_spec(base, "D-LinUCB", default_gammas(base.horizon, count).tolist())
+        simulate(sweep, folder / str(count), jobs=2)
+        times.append(min(timed(lambda count=count: Results.open(folder / str(count))) for _ in range(3)))
+    more = f"({times[1]:.2f} against {times[0]:.2f} s)"
+    say("opening a folder with 400 variants, against one with 100", times[1] / times[0], 8.0, "x", more=more)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        for study in (reproduce, tune, two_cores):
+        for study in (reproduce, tune, open_variants, two_cores):
             study(Path(name) / study.__name__)
 
 

@@ -62,7 +62,7 @@ cells = [Cell(0, policy, 0, 2) for policy in range(len(spec.policies))]
 compile_kernels(spec, cells)
 before = kernels()
 for cell in cells:
-    play_cell(spec, cell)
+    play_cell(cell.select_from(spec))
 print(len(before) > 5, kernels() - before)
 """
     assert python(code) == "True set()\n"

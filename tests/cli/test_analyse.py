@@ -7,12 +7,16 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import typer.main
 
 from support.commands import fails, windvane_command
 from support.server import parse_json, run_command
+from windvane.cli.app import build_app
+from windvane.cli.commands import HAVE_OUT
 from windvane.lab.results.results import Results
 
 
@@ -25,6 +29,28 @@ def test_report(bench: Path) -> None:
     assert all((bench / name).stat().st_size > 1000 for name in found["files"])
     fails("report nowhere", bench, "nowhere: ")
     fails("report .", bench, ".: ", "manifest.json")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(bench: Path, tmp_path: Path) -> None:
+    shutil.copytree(bench / "results", tmp_path / "results")
+    shutil.rmtree(tmp_path / "results" / "figures", ignore_errors=True)
+    (tmp_path / "results" / "figures").write_text("a file in place of the folder")
+    fails("report results", tmp_path, "results/figures: cannot be written to (File exists)")
+    fails("compare results --out results/figures", tmp_path, "results/figures: cannot", "another folder with --out")
+    (tmp_path / "results" / "figures").unlink()
+    (tmp_path / "results" / "report.html").unlink(missing_ok=True)
+    (tmp_path / "results" / "report.html").mkdir()
+    fails("report results", tmp_path, "results: cannot be written to (Is a directory)")
+
+
+def test_commands_with_the_option_out_mention_it() -> None:
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+
+    def has_out(command: Any) -> bool:
+        groups = getattr(command, "commands", {}).values()
+        return any(map(has_out, groups)) or any("--out" in parameter.opts for parameter in command.params)
+
+    assert {name for name, command in commands.items() if has_out(command)} == HAVE_OUT
 
 
 def test_compare(bench: Path) -> None:

@@ -49,6 +49,11 @@ def test_check_says_what_a_spec_holds_and_what_policies_are_told(bench: Path) ->
         ("lanes_per_cell = 3", "lanes = 3", ["lanes", "unknown"]),
         ('policy = "OFUL"', 'policy = "UFOL"', ["policy", "'UFOL'", "OFUL"]),
         ('policy = "OFUL"', 'policy = "OFUL"\nsettings = { bonus = 1 }', ["bonus"]),
+        (
+            'policy = "OFUL"',
+            'policy = "OFUL"\nsettings = { delta = [0.1] }',
+            ["policies[0].settings.delta", "a single number", "[0.1]", "sweep"],
+        ),
         ('policy = "OFUL"', 'policy = "nowhere:Policy"', ["nowhere"]),
         ('{ kind = "rotation" }', '{ kind = "rotten" }', ["kind", "'rotten'"]),
     ],

@@ -83,7 +83,7 @@ def test_regret_is_what_a_plain_loop_gives(reference: Path) -> None:
 def test_late_rewards_are_learnt_when_they_arrive() -> None:
     """The engine's deliveries against a list of all rewards under way, searched through every round."""
     spec = small(environments=WORLDS[1:], policies=(PolicySpec("BVD-GLM-UCB", settings={"gamma": 0.9}),))
-    found = play_cell(spec, list_cells(spec)[0])
+    found = play_cell(list_cells(spec)[0].select_from(spec))
     ids = [0, 1, 2]
     world = Environment(RandomWalk(step=0.05), BallArms(), delay=GeometricDelay(mean=7), horizon=60, lanes=ids, seed=4)
     policy = BVDGLMUCB(dim=2, gamma=0.9, lanes=ids, seed=4)
@@ -321,7 +321,7 @@ def test_a_damaged_cell_is_run_again(reference: Path, tmp_path: Path, damage: st
 
 def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: Path) -> None:
     before = contents(reference)
-    with rejects(error=FolderError, path=reference, code="other_experiment"):
+    with rejects(error=FolderError, path=reference, code="other_experiment", fields=("seed",)):
         simulate(small(seed=5), reference, jobs=1)
     assert contents(reference) == before
     (tmp_path / "thesis.tex").write_text("precious")
@@ -340,7 +340,7 @@ def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: P
 
 def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(small(), tmp_path / "out", jobs=1)
-    monkeypatch.setattr("windvane.lab.run.versions._code_hash", lambda: "0123")
+    monkeypatch.setattr("windvane.lab.run.versions._hash_package", lambda: "0123")
     with rejects(error=FolderError, path=tmp_path / "out", code="other_versions") as caught:
         simulate(small(), tmp_path / "out", jobs=1)
     assert "(now 0123)" in caught.value.problem
@@ -392,7 +392,7 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
         spec = small(horizon=horizon, record=100, runs=3, policies=policies)
         tracemalloc.start()
         for cell in list_cells(spec):
-            play_cell(spec, cell)
+            play_cell(cell.select_from(spec))
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

@@ -82,7 +82,7 @@ class NaiveAdaptiveGLMUCB:
             v = fade * (x @ Px) + (1 - fade**2) * e["q"] * (x @ x)
             r = self.limit(e["phi"], z, v, told)
             if e["count"] >= 20:
-                e["loss"] = 0.998 * e["loss"] - w * log_density(self.kind, r, z, v, e["phi"])
+                e["loss"] = 0.998**w * e["loss"] - w * log_density(self.kind, r, z, v, e["phi"])
             self.learn_dispersion(e, z, v, r, w)
             ends = sorted([z, z + w * v * (r - float(self.link.mean(z)))])
             if self.kind == "poisson":  # beyond log r the mean exceeds the reward

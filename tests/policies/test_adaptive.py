@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import naive
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, ArgumentError, CustomLink, Greedy
-from windvane.environments import Arc, BallArms, Environment, FixedArms, Static, Switches
+from windvane.environments import Arc, BallArms, Environment, FixedArms, Rotation, Static, Switches
 from windvane.policies.adaptive_glm_ucb import MEMORIES, SCALES
 
 LINKS = {
@@ -51,6 +51,18 @@ def test_it_decides_as_the_literal_rule(options) -> None:
         np.testing.assert_allclose(info.dispersion[0], acting["phi"], rtol=1e-9)
         np.testing.assert_allclose(info.theta_hat[0], acting["theta"], atol=1e-8 * (1 + np.abs(acting["theta"]).max()))
         np.testing.assert_allclose(np.linalg.inv(info.metric[0]), acting["phi"] * acting["P"], rtol=1e-6, atol=1e-9)
+
+
+def test_a_reward_in_parts_fades_earlier_losses_as_much_as_a_whole_one() -> None:
+    """At x = 0 all experts predict the same, so the weights change by fading alone; eight parts count as one reward."""
+    whole, parts = (train(AdaptiveGLMUCB(2), Environment(Rotation(), BallArms(), horizon=120)) for _ in range(2))
+    trained = whole.info().weights
+    for _ in range(200):
+        whole.update(np.zeros((1, 2)), 0.0)
+        for _ in range(8):
+            parts.update(np.zeros((1, 2)), 0.0, weight=0.125)
+    np.testing.assert_allclose(parts.info().weights, whole.info().weights, atol=1e-12)
+    assert np.abs(whole.info().weights - trained).max() > 1e-3
 
 
 @pytest.mark.parametrize("dim", [5, 40])

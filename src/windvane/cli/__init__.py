@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from windvane.cli.commands import COMMANDS, USE_OWN_CODE
+from windvane.cli.commands import COMMANDS, HAVE_OUT, USE_OWN_CODE
 from windvane.errors import WindvaneError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
@@ -107,6 +107,8 @@ def _report(error: Exception, words: Sequence[str], command: str | None) -> int:
         uses_cluster = any(word.partition("=")[0] == "--cluster" for word in words)
         extra = "cluster" if uses_cluster else COMMANDS[command].extra if command in COMMANDS else "lab"
         return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", WRONG_INPUT)
+    if getattr(error, "code", None) == "unwritable" and command in HAVE_OUT:  # a FolderError of the lab
+        text += "; name another folder with --out"
     if isinstance(error, ValueError):
         return _fail(text, WRONG_INPUT)
     expected = isinstance(error, OSError | ImportError | WindvaneError)

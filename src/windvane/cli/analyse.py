@@ -12,7 +12,7 @@ from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, sh
 from windvane.cli.options import Confidence, Out
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
-from windvane.lab.results.summary import Difference, align, paired
+from windvane.lab.results.summary import Difference, align, compare_entries
 
 Folder = Annotated[Path, typer.Argument(help="A results folder, written by simulate, tune or reproduce.")]
 
@@ -47,7 +47,7 @@ def compare(
       windvane compare results more-results --baseline results/BVD-GLM-UCB
     """
     several = [_open_finished(folder, "compare") for folder in folders]
-    differences = paired(align(several), baseline=baseline, confidence=confidence)
+    differences = compare_entries(align(several), baseline=baseline, confidence=confidence)
     if not differences:
         raise InputError(f"{folders[0]}: there is only one policy; nothing to compare it with")
     files = _draw(differences, confidence, out)

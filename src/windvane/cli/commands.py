@@ -71,5 +71,8 @@ COMMANDS = {
 }  # fmt: skip
 """The commands in the order of the help."""
 
+HAVE_OUT = {"simulate", "compare", "tune", "reproduce", "benchmark", "study"}
+"""The commands whose option ``--out`` names the folder that they write to."""
+
 USE_OWN_CODE = {"spec", "simulate", "tune", "bound", "benchmark", "replay"}
 """The commands that may import a policy or drift of the user's, "module:Class", from the current folder."""

@@ -19,7 +19,7 @@ from windvane.cli.options import RunOptions
 from windvane.lab import experiment as lab_experiment
 from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Results
-from windvane.lab.results.summary import Row, summary_rows, told_text
+from windvane.lab.results.summary import Row, format_told, summarise_entries
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import paper
@@ -142,7 +142,7 @@ def _summarise(
         "finished_cells": results.finished,
         "cells": results.total,
         **{name: results.manifest[name] for name in ("seed", "runs", "horizon")},
-        "policies": summary_rows(results),
+        "policies": summarise_entries(results),
         **more,
     }
     blocks = _describe_results(results, in_paper)
@@ -156,7 +156,7 @@ def _describe_results(results: Results, in_paper: Mapping[str, float] | None) ->
     """Return a table per environment with one line per policy; ``in_paper`` is the regret in the paper."""
     columns = ["policy", "told", "regret", "± SE", "sd", "γ", "µs/round", "θ̂ outside", "stages 1/2/3"]
     columns += ["published"] if in_paper else []
-    rows = summary_rows(results)
+    rows = summarise_entries(results)
     incomplete = f"incomplete: {results.finished} of {results.total} cells are finished"
     blocks: list[str | Table | Note] = [] if results.complete else [incomplete]
     for environment in dict.fromkeys(row.environment for row in rows):
@@ -177,4 +177,4 @@ def _describe_row(row: Row, in_paper: Mapping[str, float] | None) -> list[str]:
     stages = " ".join(share(s) for s in row.stages[1:]) if math.isfinite(row.stages[1]) else "–"
     numbers = number(row.mean), number(row.se), number(row.sd), number(row.gamma, 6), number(row.microseconds)
     published = [number(in_paper.get(row.policy))] if in_paper else []
-    return [row.label, told_text(row.told) or "–", *numbers, share(row.outside), stages, *published]
+    return [row.label, format_told(row.told) or "–", *numbers, share(row.outside), stages, *published]

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from windvane.cli import FAILED
 from windvane.cli.console import DRAWING, Answer, Blocks, Note, ProgressBar, Table, number, write_json
+from windvane.lab.results.folder import name_unwritable
 from windvane.lab.results.leaderboard import LeaderboardRow
 from windvane.lab.results.results import Results, group_by_environment
-from windvane.lab.results.summary import row_of
+from windvane.lab.results.summary import summarise_entry
 from windvane.lab.run.workers import CellError
 from windvane.lab.studies.benchmarks import ranked_entries
 from windvane.lab.studies.streams_benchmark import StreamExperiment, score_entry
@@ -59,7 +60,7 @@ def describe_worlds(results: Results, scales: Scales, standings: Sequence[Leader
     for name, entries in group_by_environment(results.entries).items():
         ratios = {standing.label: standing.ratios[name] for standing in standings}
         bonus_scales = {tuned_label(policy): scale for policy, scale in scales.get(name, {}).items()}
-        rows = [row_of(entry) for entry in entries]
+        rows = [summarise_entry(entry) for entry in entries]
         policies = [
             {
                 "policy": row.label, "regret": row.mean, "se": row.se, "ratio": ratios.get(row.label),
@@ -114,7 +115,8 @@ def publish(
         scoring.key: [section.document for section in sections],
         "failures": [{"policy": e.policy, "environment": e.environment, "error": str(e)} for e in failures],
     }
-    write_json(results.folder / "leaderboard.json", document)
+    with name_unwritable(results.folder):
+        write_json(results.folder / "leaderboard.json", document)
     blocks: list[str | Table | Note] = []
     for title, columns, section in sections:
         best = sorted(section["policies"], key=lambda row: row["regret"] if "regret" in row else row["mistakes"])

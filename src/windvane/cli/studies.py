@@ -16,6 +16,7 @@ from windvane.cli.console import Answer, Blocks, Table, estimate, number, remark
 from windvane.cli.experiments import conduct
 from windvane.cli.options import RunOptions, Size, SpecSize
 from windvane.errors import ArgumentError
+from windvane.lab.results.folder import name_unwritable
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import no_tuning, rates, unknown_drift
 from windvane.lab.studies.benchmarks import Conduct
@@ -49,7 +50,8 @@ def study(
     files = kind.draw(outcome, folder)
     document, tables = kind.describe(outcome, size)
     document["files"] = files
-    write_json(folder / f"{name}.json", document)
+    with name_unwritable(folder):
+        write_json(folder / f"{name}.json", document)
     return Answer(document, [*tables, f"\nFigure: {folder / name}.png (and .pdf, .svg)"])
 
 

@@ -18,10 +18,11 @@ predictions relative to 1 + v, or to mu (1 + v mu) for counts, where it is at le
 phi. For the identity link the first 17 predictions are not scored, because phi is not known yet. An unbounded reward
 more than ten standard deviations from its prediction counts as that far away, so that an outlier does little harm.
 
-A reward of weight w is learned in one step with w times the information, and its loss counts w times. A reward that is
-k rounds old is an observation of theta* at its round. Given the current theta*, that earlier theta* has the
-distribution N(a^k theta*, phi (1 - a^(2k)) q I), so z, P x and v are replaced by a^k z, a^k P x and a^(2k) v + (1 -
-a^(2k)) q ||x||^2. Rewards are not stored, and the cost of a round depends on neither t nor the memories.
+A reward of weight w is learned in one step with w times the information. Its loss counts w times, and it fades earlier
+losses by 0.998^w, so that a reward that is learned in parts counts as much as a whole one. A reward that is k rounds
+old is an observation of theta* at its round. Given the current theta*, that earlier theta* has the distribution
+N(a^k theta*, phi (1 - a^(2k)) q I), so z, P x and v are replaced by a^k z, a^k P x and a^(2k) v + (1 - a^(2k)) q
+||x||^2. Rewards are not stored, and the cost of a round depends on neither t nor the memories.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ BELIEF = np.dtype(
         ("q", np.float64),  # prior variance of a coordinate, relative to the dispersion
         ("scale", np.float64),  # factor in the formula for P, not the scale S_g of the expert
         ("least", np.float64),
-        ("loss", np.float64),  # of its predictions: 0.998^(number of later rewards) times each
+        ("loss", np.float64),  # of its predictions: 0.998^(weight of all later rewards) times each
         ("run_loss", np.float64),  # of all its predictions
         ("dispersion", np.float64),
         ("surprises", np.float64),  # number of observations behind the dispersion
@@ -54,7 +54,7 @@ ORDER, PLACES = 0, 1  # rows of ``indices``: the experts from fast to slow, and 
 WEIGHTS, Z, V, FADE, Y, MEAN, SLOPE, LOW, HIGH, LAST, REWARD = range(11)  # rows of ``work[ROWS, experts]``
 ROWS = 11
 ACTING_SHARE = 0.4  # the acting expert is the first, from fast to slow, at which the weights add up to this
-RECENT = 0.998  # factor per reward of what counts recent rewards more
+RECENT = 0.998  # factor per reward of weight 1, of what counts recent rewards more
 SMALLEST_SCALE = 1e-100  # below this, ``scale`` is moved into N
 MODERATION = math.pi / 8.0  # the logistic function is about the normal distribution function of z / sqrt(8 / pi)
 LARGEST_ERROR = 10.0  # in standard deviations: an unbounded reward farther from its prediction counts as this far
@@ -395,6 +395,9 @@ def learn_lanes(
         count = list_nonzeros(point, places)
         square = sparse_dot(point, point, places, count)
         acting = find_acting(beliefs[i], indices[ORDER], ACTING_SHARE, work[WEIGHTS])
+        # Parts of a reward fade earlier losses as much as the whole. The information per round is a mean over rounds:
+        # a large weight must not erase the rounds that it is divided by.
+        loss_fade, mean_fade = (RECENT, RECENT) if w == 1.0 else (RECENT**w, RECENT ** min(w, 1.0))
         for g in range(beliefs.shape[1]):
             belief, rows = beliefs[i, g], dense[i, g]
             fade = 1.0 if age[i] == 0.0 else belief["a"] ** age[i]
@@ -409,7 +412,7 @@ def learn_lanes(
             limited = work[REWARD, g]
             if belief["surprises"] >= SETTLED:
                 loss = w * prediction_loss(link, z[g], v[g] / w, limited, belief["dispersion"])
-                belief["loss"] = RECENT * belief["loss"] + loss
+                belief["loss"] = loss_fade * belief["loss"] + loss
                 belief["run_loss"] += loss
             learn_dispersion(link, belief, z[g], v[g] / w, limited, w)
             alpha = fades[g] * w * (limited - mean)
@@ -420,8 +423,8 @@ def learn_lanes(
             information = fades[g] * fades[g] * w * slope
             subtract_direction(belief, rows, information / (1.0 + slope * v[g]))
             belief["least"] /= 1.0 + information * square * belief["least"]
-        lane["information"] = RECENT * lane["information"] + w * work[SLOPE, acting] * square
-        lane["rounds"] = RECENT * lane["rounds"] + lane["waited"]
+        lane["information"] = mean_fade * lane["information"] + w * work[SLOPE, acting] * square
+        lane["rounds"] = mean_fade * lane["rounds"] + lane["waited"]
         lane["waited"] = 0.0
 
 

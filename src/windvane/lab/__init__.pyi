@@ -1,9 +1,9 @@
 from .experiment import open as open, simulate as simulate
 from .report.presentation import present as present
 from .results.export import export as export
-from .results.leaderboard import leaderboard as leaderboard
+from .results.leaderboard import rank_policies as rank_policies
 from .results.results import Entry as Entry, Results as Results
-from .results.summary import paired as paired
+from .results.summary import compare_entries as compare_entries
 from .spec.environment_spec import EnvironmentSpec as EnvironmentSpec
 from .spec.environment_spec import GymnasiumSpec as GymnasiumSpec
 from .spec.environment_spec import LabelledStreamSpec as LabelledStreamSpec

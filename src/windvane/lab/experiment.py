@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Generator
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,9 @@ from windvane.kernels.threads import MOST_THREADS, available_cores
 from windvane.lab.results.folder import Recipe, check_recipe
 from windvane.lab.results.folder_writer import FolderWriter
 from windvane.lab.results.results import Results
-from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.progress import Progress, ProgressReader, SilentProgress
-from windvane.lab.run.workers import CellError, Work, compile_kernels, compute_cells
+from windvane.lab.run.workers import CellError, Finished, Work, compile_kernels, compute_cells
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -73,30 +73,41 @@ def simulate(
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or SilentProgress()
     writer = FolderWriter(Path(folder), spec)
-
-    def size(cell: Cell) -> int:
-        return (cell.last - cell.first) * spec.horizon
-
-    with ExitStack() as stack:
-        stack.enter_context(writer.lock())
+    with writer.lock():
         writer.prepare(restart=restart, command=command, recipe=recipe)
         done = writer.read_finished()
-        if missing := [(i, cell) for i, cell in enumerate(writer.cells) if cell not in done]:
+        missing = [(index, cell) for index, cell in enumerate(writer.cells) if cell not in done]
+        if missing:
             compile_kernels(spec, [cell for _, cell in missing], watcher.compile)
-            earlier = sum(map(size, done))
-            watcher.begin(sum(map(size, writer.cells)), earlier)
-            stack.callback(watcher.end)
-            progress_file = ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher)
-            counters = stack.enter_context(progress_file)
-            work = Work(spec, missing, str(counters.path), max(1, jobs // len(missing)), raises=failures is None)
-            for index, cell, result in stack.enter_context(closing(compute_cells(work, jobs, cluster))):
-                if isinstance(result, CellResult):
-                    work.note_duration(cell, result.seconds)
-                    writer.write(cell, result)
-                elif failures is not None:
-                    failures.append(result)
-                counters.finish(index, size(cell))
+            earlier = sum(cell.count_rounds(spec.horizon) for cell in done)
+            watcher.begin(sum(cell.count_rounds(spec.horizon) for cell in writer.cells), earlier)
+            try:
+                with ProgressReader(writer.folder / ".progress", len(writer.cells), earlier, watcher) as counters:
+                    work = Work(
+                        spec, missing, str(counters.path), max(1, jobs // len(missing)), raises=failures is None
+                    )
+                    _write_cells(writer, work, compute_cells(work, jobs, cluster), counters, failures)
+            finally:
+                watcher.end()
     return Results.open(folder)
+
+
+def _write_cells(
+    writer: FolderWriter,
+    work: Work,
+    finished: Generator[Finished],
+    counters: ProgressReader,
+    failures: list[CellError] | None,
+) -> None:
+    """Store cells as they are finished; add those that fail to ``failures``."""
+    with closing(finished):
+        for index, cell, result in finished:
+            if isinstance(result, CellResult):
+                work.note_duration(cell, result.seconds)
+                writer.write(cell, result)
+            elif failures is not None:
+                failures.append(result)
+            counters.finish(index, cell.count_rounds(work.spec.horizon))
 
 
 def open(folder: str | PathLike[str]) -> Results:  # noqa: A001

@@ -6,7 +6,7 @@ not set). Expert g believes that theta* follows a stationary Ornstein-Uhlenbeck 
 N(0, S_g^2 I / d), and tracks it with a filter (:mod:`windvane.estimation.filters` has the equations). At round t, with
 the beliefs N(theta_g, phi P_g),
 
-    loss_g = sum over rewards of 0.998^k (-log p_g(r))       k: later rewards; p_g: its predictive density
+    loss_g = sum over rewards of 0.998^k (-log p_g(r))       k: weight of later rewards; p_g: predictive density
     w_g    proportional to exp(-loss_g)                      (weight of an expert by its predictions)
     g      = the first expert, from fast to slow, at which the weights add up to 0.4       (the acting expert)
     x_t    = argmax over the arms of <x, theta_g> + c sqrt(phi x' P_g x),   c = 1 (``bonus_scale``)

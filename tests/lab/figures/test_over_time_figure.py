@@ -9,7 +9,7 @@ import pytest
 
 from support import sample_results as samples
 from support.refusals import rejects
-from windvane.lab.figures import style
+from windvane.lab.figures import matplotlib_renderer, plotly_renderer, style
 from windvane.lab.figures.description import Band, Strip
 from windvane.lab.figures.over_time_figure import MEAN_REWARD, over_time_figure
 from windvane.lab.results.results import Entry
@@ -31,7 +31,7 @@ def test_lines_are_the_means_in_the_looks_of_the_policies():
         np.testing.assert_array_equal(line.x, entry.rounds)
         np.testing.assert_array_equal(line.y, entry.regret.mean(axis=0))
         np.testing.assert_array_equal(line.spread, entry.regret.std(axis=0, ddof=1))
-        assert (line.colour, line.marker) == style.FIXED[entry.policy]
+        assert (line.colour, line.marker, line.dash) == style.FIXED[entry.policy]
         assert line.dash == "solid"
         assert line.end == f"{entry.label}  {entry.final.mean():,.1f}"  # the name stands at the end of the line
         assert not line.is_listed
@@ -85,6 +85,20 @@ def test_many_entries_get_a_legend_and_hide_their_bands():
     assert all(band.is_hidden for band in of_kind(panel, Band))
     assert figure.legend == "right"
     assert "sd" not in panel.y.label
+
+
+def test_twelve_policies_look_different_in_both_renderers():
+    """Lines in a crowd have no markers, so those with one colour need different dashes."""
+    figure = over_time_figure([samples.entry(f"policy {i}") for i in range(12)])
+    lines = figure.panels[0].marks_with("mean")
+    assert len({line.colour for line in lines}) == 8
+    assert len({(line.colour, line.dash) for line in lines}) == 12
+    drawn = matplotlib_renderer.render(figure).axes[0].get_lines()
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == 12
+    (chart,) = plotly_renderer.render(figure)
+    traces = [trace["line"] for trace in chart["data"] if trace["meta"]["kind"] == "mean"]
+    assert len({(line["color"], line["dash"]) for line in traces}) == 12
+    assert len({(row["colour"], row["dash"]) for row in chart["legend"]}) == 12
 
 
 def test_one_run_has_no_band_and_says_so():

@@ -24,6 +24,10 @@ def test_looks_are_fixed_by_name_and_distinct():
     many = style.looks([samples.entry(f"policy {i}") for i in range(60)])
     assert len({look.colour for look in many[:8]}) == 8
     assert len(set(many[:8])) + len(set(many[8:])) == 60
+    assert {look.dash for look in many[:8]} == {"solid"}
+    for first in range(0, 32, 8):  # colours come again when all are used, with the next dash
+        assert len({look.colour for look in many[first : first + 8]}) == 8
+    assert len({(look.colour, look.dash) for look in many[:32]}) == 32
 
 
 def test_variants_share_a_hue_and_differ_in_shade():

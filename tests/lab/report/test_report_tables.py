@@ -9,7 +9,7 @@ import pytest
 
 from support import sample_results as samples
 from windvane.lab.report import report
-from windvane.lab.results.summary import told_text
+from windvane.lab.results.summary import format_told
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_shares(value, text):
 def test_what_a_policy_was_told(told, text):
     entry = samples.entry()
     vars(entry)["told"] = told
-    assert told_text(entry.told) == text
+    assert format_told(entry.told) == text
 
 
 def tables(folder, entries, **settings):

@@ -16,7 +16,7 @@ from windvane import OFUL
 from windvane.environments import BallArms, ComeAndGo, Rotation, Static
 from windvane.lab.experiment import simulate
 from windvane.lab.report.presentation import present
-from windvane.lab.results.folder import FolderError, slugs
+from windvane.lab.results.folder import FolderError, make_slugs
 from windvane.lab.results.results import Results
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError
@@ -102,6 +102,7 @@ def test_an_edited_manifest_is_not_believed(tmp_path: Path) -> None:
     "change",
     [
         {"versions": None},
+        {"own_modules": None},
         {"policies": ["OFUL"]},
         {"cells": [[5, 0, 0, 2]]},
         {"fingerprint": None, "format": 7},
@@ -198,6 +199,7 @@ def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
     found = windvane(["simulate", "s.toml", "--jobs", "1"], tmp_path)
     assert found.returncode == 2
     assert "--restart" in found.stderr
+    assert f"the module mine ({tmp_path / 'mine.py'})" in found.stderr
 
 
 def test_a_module_in_the_current_folder_does_not_shadow_the_librarys(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_names_are_taken_as_they_are(tmp_path: Path) -> None:
     assert windvane(["compare", "s-results"], tmp_path).returncode == 0
     written = present(Results.open(tmp_path / "s-results"))
     assert len(set(written)) == len(written) == 3 * len(names) + 1
-    assert slugs(["a b", "a-b", "A B", "?", "!"]) == {
+    assert make_slugs(["a b", "a-b", "A B", "?", "!"]) == {
         "a b": "a-b", "a-b": "a-b-2", "A B": "a-b-3", "?": "unnamed", "!": "unnamed-2",
     }  # fmt: skip
 

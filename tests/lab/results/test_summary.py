@@ -15,7 +15,7 @@ from support.entries import entry, results
 from support.refusals import rejects
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.experiment import simulate
-from windvane.lab.results.summary import PairingError, align, paired, summary_rows
+from windvane.lab.results.summary import PairingError, align, compare_entries, summarise_entries
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
 WORLD = EnvironmentSpec("rotation", DRIFTS["rotation"](), ARM_LAWS["ball"]())
@@ -34,7 +34,7 @@ def test_a_row_holds_the_means_over_runs() -> None:
         gamma=np.array([0.9, 0.9, 0.9]),
         microseconds=4.5,
     )
-    (row,) = summary_rows(results([made]))
+    (row,) = summarise_entries(results([made]))
     assert (row.environment, row.label, row.policy, row.variant) == (
         "rotation",
         "A bonus_scale=0.5",
@@ -51,13 +51,13 @@ def test_a_row_holds_the_means_over_runs() -> None:
 
 def test_rows_keep_the_order_of_the_entries() -> None:
     made = [entry(p, [1.0], environment=e) for e in ("z", "a") for p in ("second", "first")]
-    assert [(r.environment, r.label) for r in summary_rows(results(made))] == [
+    assert [(r.environment, r.label) for r in summarise_entries(results(made))] == [
         ("z", "second"), ("z", "first"), ("a", "second"), ("a", "first"),
     ]  # fmt: skip
 
 
 def test_one_run_has_no_spread_and_a_linear_policy_no_stages() -> None:
-    (row,) = summary_rows(results([entry("A", [3.0])]))
+    (row,) = summarise_entries(results([entry("A", [3.0])]))
     assert row.mean == 3.0
     assert np.isnan([row.sd, row.se, row.outside, *row.stages]).all()
 
@@ -70,7 +70,7 @@ samples = st.integers(2, 30).flatmap(
 @given(samples, st.floats(0.5, 0.999))
 def test_differences_are_those_of_the_paired_t_test(pair, confidence: float) -> None:
     one, two = np.array(pair[0]), np.array(pair[1])
-    (found,) = paired([entry("base", two), entry("other", one)], confidence=confidence)
+    (found,) = compare_entries([entry("base", two), entry("other", one)], confidence=confidence)
     gaps = one - two
     assert (found.label, found.baseline, found.n) == ("other", "base", len(gaps))
     assert found.mean == pytest.approx(gaps.mean(), abs=1e-9)
@@ -85,20 +85,20 @@ def test_differences_are_those_of_the_paired_t_test(pair, confidence: float) -> 
 
 def test_one_degree_of_freedom_by_hand() -> None:
     """n = 2: Student's t is Cauchy's, whose 97.5% point is tan(0.475 pi)."""
-    (found,) = paired([entry("base", [0.0, 0.0]), entry("other", [1.0, 3.0])])
+    (found,) = compare_entries([entry("base", [0.0, 0.0]), entry("other", [1.0, 3.0])])
     assert (found.mean, found.se, found.won) == (2.0, 1.0, 0.0)
     assert found.high - found.mean == pytest.approx(np.tan(0.475 * np.pi))
     assert found.p == pytest.approx(1 - 2 / np.pi * np.arctan(2.0))
 
 
 def test_equal_entries_and_constant_gaps() -> None:
-    same, off = paired([entry("A", [1.0, 2.0]), entry("B", [1.0, 2.0]), entry("C", [2.0, 3.0])])
+    same, off = compare_entries([entry("A", [1.0, 2.0]), entry("B", [1.0, 2.0]), entry("C", [2.0, 3.0])])
     assert (same.mean, same.se, same.low, same.high, same.won, same.p) == (0.0, 0.0, 0.0, 0.0, 0.5, 1.0)
     assert (off.mean, off.se, off.low, off.high, off.won, off.p) == (1.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def test_a_single_common_run_has_no_interval() -> None:
-    (found,) = paired([entry("A", [1.0, 5.0], runs=[0, 1]), entry("B", [2.0], runs=[1])])
+    (found,) = compare_entries([entry("A", [1.0, 5.0], runs=[0, 1]), entry("B", [2.0], runs=[1])])
     assert (found.n, found.mean, found.won) == (1, -3.0, 1.0)
     assert np.isnan([found.se, found.low, found.high, found.p]).all()
 
@@ -106,25 +106,25 @@ def test_a_single_common_run_has_no_interval() -> None:
 def test_only_common_runs_are_paired() -> None:
     one = entry("A", [10.0, 20.0, 30.0], runs=[2, 5, 7])
     two = entry("B", [1.0, 2.0, 3.0, 4.0], runs=[1, 5, 6, 7])
-    (found,) = paired([one, two])
+    (found,) = compare_entries([one, two])
     assert (found.n, found.mean) == (2, pytest.approx(((2 - 20) + (4 - 30)) / 2))
 
 
 def test_pairing_beats_two_separate_intervals() -> None:
     rng = np.random.default_rng(0)
     run = 100 * rng.normal(size=50)
-    (found,) = paired([entry("A", run), entry("B", run + 1 + rng.normal(size=50))])
+    (found,) = compare_entries([entry("A", run), entry("B", run + 1 + rng.normal(size=50))])
     assert found.low > 0
     assert found.se < 0.02 * stats.sem(run)
 
 
 def test_baseline_by_label_in_every_environment() -> None:
     made = [entry(p, [1.0, 2.0], environment=e) for e in ("x", "y") for p in ("A", "B", "C")]
-    found = paired(made, baseline="B")
+    found = compare_entries(made, baseline="B")
     assert [(d.environment, d.label, d.baseline) for d in found] == [
         ("x", "A", "B"), ("x", "C", "B"), ("y", "A", "B"), ("y", "C", "B"),
     ]  # fmt: skip
-    assert paired(made[:1]) == []
+    assert compare_entries(made[:1]) == []
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_baseline_by_label_in_every_environment() -> None:
 )
 def test_what_cannot_be_paired_is_refused(other, code: str) -> None:
     with rejects(error=PairingError, first="B", second="A", environment="rotation", code=code):
-        paired([entry("A", [1.0]), other])
+        compare_entries([entry("A", [1.0]), other])
 
 
 def test_bad_settings_of_a_comparison_are_named() -> None:
     with rejects("baseline", value="Z", where="rotation"):
-        paired([entry("A", [1.0])], baseline="Z")
+        compare_entries([entry("A", [1.0])], baseline="Z")
     with rejects("confidence", value=1.0):
-        paired([entry("A", [1.0])], confidence=1.0)
+        compare_entries([entry("A", [1.0])], confidence=1.0)
 
 
 def spec_of(*environments: EnvironmentSpec) -> SimpleNamespace:
@@ -161,7 +161,7 @@ def test_entries_of_several_folders_get_distinct_names() -> None:
     two = results([entry("A", [2.0, 4.0], variant={"bonus_scale": 0.5})], "new", spec_of(WORLD))
     aligned = align([one, two])
     assert [e.label for e in aligned] == ["old/A bonus_scale=0.5", "new/A bonus_scale=0.5"]
-    (found,) = paired(aligned)
+    (found,) = compare_entries(aligned)
     assert (found.label, found.baseline, found.mean) == ("new/A bonus_scale=0.5", "old/A bonus_scale=0.5", 1.5)
 
 
@@ -200,7 +200,7 @@ def test_what_differs_between_folders_is_named() -> None:
 def test_rows_and_differences_are_plain_values() -> None:
     """So that they can be written as JSON."""
     made = [entry("A", [1.0, 2.0]), entry("B", [2.0, 1.0])]
-    for item in [*summary_rows(results(made)), *paired(made)]:
+    for item in [*summarise_entries(results(made)), *compare_entries(made)]:
         assert all(type(value) in (str, int, float, dict, tuple) for value in astuple(item))
 
 
@@ -209,7 +209,7 @@ def test_two_real_folders(tmp_path) -> None:
     both = Spec([WORLD], [PolicySpec("D-LinUCB"), PolicySpec("OFUL")], runs=3, horizon=60)
     one = Spec([WORLD], [PolicySpec("D-LinUCB")], runs=5, horizon=60)
     done = [simulate(spec, tmp_path / name, jobs=1) for name, spec in (("both", both), ("one", one))]
-    found = paired(align(done))
+    found = compare_entries(align(done))
     assert [(d.label, d.baseline, d.n) for d in found] == [
         ("both/OFUL", "both/D-LinUCB", 3), ("one/D-LinUCB", "both/D-LinUCB", 3),
     ]  # fmt: skip

@@ -6,12 +6,14 @@ import dataclasses
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,8 +23,8 @@ from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, export, simulate
 from windvane.lab.results.folder import TABLES, FolderError
 from windvane.lab.results.stored_tables import MissingLibraryError, concat_tables
-from windvane.lab.results.summary import summary_rows
-from windvane.lab.run.diagnostics import QUANTITIES
+from windvane.lab.results.summary import summarise_entries
+from windvane.lab.run.play import QUANTITIES
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "lab.md"
 KINDS = {
@@ -38,7 +40,7 @@ SPEC = Spec(
     ],
     policies=[
         PolicySpec("OFUL"),
-        PolicySpec("UniformRandom"),
+        PolicySpec("SW-LinUCB"),
         PolicySpec("BVD-GLM-UCB", sweep={"gamma": [0.9, 0.99]}),
         PolicySpec("D-LinUCB", sweep={"bonus_scale": [0.5]}),
     ],
@@ -78,10 +80,42 @@ def test_the_documented_columns_are_the_stored_ones(folder: Path, results: Resul
     whole = pq.read_table(folder / table)
     for schema in (whole.schema, results.table(table).schema):
         stored = {field.name: field.type for field in schema if not field.name.startswith("sweep_")}
-        stored |= {name: pa.float64() for name in QUANTITIES if table == "curves"}  # read_table takes the first file's
         assert stored == {name: KINDS[kind] for name, kind in expected.items()}
     frame = pd.read_parquet(folder / table)
     assert len(frame) == len(results.frame(table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_files_of_all_cells_have_one_schema(folder: Path, table: str) -> None:
+    schemas = [pq.read_schema(path) for path in sorted((folder / table).iterdir())]
+    assert len(schemas) >= 10
+    assert all(schema.equals(schemas[0]) for schema in schemas)
+
+
+def test_diagnostics_are_null_where_there_are_none(results: Results) -> None:
+    curves = results.table("curves")
+    for entry in results.entries:
+        is_measured = entry.policy != "SW-LinUCB"
+        assert set(entry.diagnostics) == (set(QUANTITIES) if is_measured else set())
+        rows = curves.filter(pc.equal(curves["policy"].cast(pa.string()), entry.policy))
+        assert (rows["learning"].null_count == len(rows)) != is_measured
+
+
+def test_variants_are_found_where_cells_are_missing(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "out")
+    complete = {(e.environment, e.label): e for e in windvane.lab.open(folder).entries}
+    swept = sorted((tmp_path / "out" / "cells").glob("e000-p002-*"))
+    assert len(swept) == 5  # of ten lanes: runs 0 to 4 with gamma = 0.9, then with 0.99
+    for path in swept[1:3]:
+        path.unlink()
+    for entry in windvane.lab.open(tmp_path / "out").entries:
+        whole = complete[entry.environment, entry.label]
+        lanes = {"BVD-GLM-UCB γ=0.9": [0, 1], "BVD-GLM-UCB γ=0.99": [1, 2, 3, 4]}
+        expected = lanes.get(entry.label, [0, 1, 2, 3, 4]) if entry.environment == "flat" else whole.lanes.tolist()
+        assert entry.lanes.tolist() == expected
+        np.testing.assert_array_equal(entry.regret, whole.regret[expected])
+        np.testing.assert_array_equal(entry.gamma, whole.gamma[expected])
+        assert (entry.path is None) == (0 not in expected)
 
 
 def test_a_frame_has_the_rows_of_all_cells(results: Results) -> None:
@@ -103,7 +137,7 @@ def test_a_frame_has_the_rows_of_all_cells(results: Results) -> None:
 
 
 def test_the_summary_is_a_frame(results: Results) -> None:
-    summary, rows = results.summary(), summary_rows(results)
+    summary, rows = results.summary(), summarise_entries(results)
     assert summary.label.tolist() == [row.label for row in rows]
     assert summary["mean"].tolist() == [row.mean for row in rows]
     assert summary.sweep_gamma.dropna().tolist() == [0.9, 0.99] * 2

@@ -17,8 +17,8 @@ from support.refusals import rejects
 from windvane import BVDGLMUCB, DGLMTS, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
 from windvane.lab.run.cells import Cell
-from windvane.lab.run.diagnostics import QUANTITIES, Diagnostics
-from windvane.lab.run.play import play_cell
+from windvane.lab.run.diagnostics import Diagnostics
+from windvane.lab.run.play import QUANTITIES, play_cell
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.policies.base import Policy
 
@@ -98,7 +98,7 @@ WORLDS = {  # every pair of a drift and an arm law, rewards in turn; then the ot
 def rows_of(environment: EnvironmentSpec, *policies: PolicySpec, lanes: int = 3) -> list[dict[str, np.ndarray]]:
     """The diagnostics that the engine recorded, [lanes, HORIZON] each, policy by policy."""
     spec = Spec([environment], policies, runs=lanes, horizon=HORIZON, seed=11, diagnostics=True)
-    return [play_cell(spec, Cell(0, i, 0, lanes)).diagnostics for i in range(len(policies))]
+    return [play_cell(Cell(0, i, 0, lanes).select_from(spec)).diagnostics for i in range(len(policies))]
 
 
 @pytest.mark.parametrize("environment", WORLDS.values(), ids=WORLDS)
@@ -154,12 +154,12 @@ def test_a_sweep_is_told_lane_by_lane() -> None:
     swept = Spec(
         [environment], [PolicySpec("BVD-GLM-UCB", sweep={"gamma": gammas})], runs=1, horizon=HORIZON, diagnostics=True
     )
-    together = play_cell(swept, Cell(0, 0, 0, 3)).diagnostics
+    together = play_cell(Cell(0, 0, 0, 3).select_from(swept)).diagnostics
     for lane, gamma in enumerate(gammas):
         alone = Spec(
             [environment], [PolicySpec("BVD-GLM-UCB", settings={"gamma": gamma})], 1, HORIZON, diagnostics=True
         )
-        for name, values in play_cell(alone, Cell(0, 0, 0, 1)).diagnostics.items():
+        for name, values in play_cell(Cell(0, 0, 0, 1).select_from(alone)).diagnostics.items():
             np.testing.assert_allclose(together[name][lane], values[0], rtol=1e-9, atol=1e-9)
 
 
@@ -188,16 +188,16 @@ class Run:
             shown = self.environment.round(t)
             self.thetas.append(shown.theta.copy())
             recorded = t % every == 0 or t == 1
-            probe.before(shown, recorded)
+            probe.begin_round(shown, recorded)
             choice = self.policy.select(shown.arms, shown.valid)
-            probe.after(shown, choice)
+            probe.measure_decision(shown, choice)
             if recorded:
-                yield shown, choice, probe.row()
+                yield shown, choice, probe.read_row()
             x, mean = shown.arms[lanes, choice], shown.means[lanes, choice]
             reward, late = self.environment.reward(t, mean), self.environment.delays(t)
             if late is None:
                 self.policy.update(x, reward)
-                probe.learnt(x, mean, np.full(len(lanes), float(t)))
+                probe.learn(x, mean, np.full(len(lanes), float(t)))
                 for lane in lanes:
                     self.note(lane, x[lane], reward[lane], mean[lane], t)
                 continue
@@ -206,7 +206,7 @@ class Run:
                 mask, when = lanes == lane, np.full(len(lanes), float(decided))
                 points, values = np.tile(point, (len(lanes), 1)), np.full(len(lanes), value)
                 self.policy.update(points, values, round=when, mask=mask)
-                probe.learnt(points, np.full(len(lanes), expected), when, mask)
+                probe.learn(points, np.full(len(lanes), expected), when, mask)
                 self.note(lane, point, value, expected, decided)
             waiting = [item for item in waiting if item[0] > t]
 
@@ -298,13 +298,13 @@ def test_rounds_that_are_not_recorded_leave_the_row() -> None:
     built = world("arc", "ball").build(horizon=20, lanes=2, seed=0)
     policy = BVDGLMUCB(2, gamma=0.9, lanes=2)
     probe = Diagnostics(policy, built)
-    assert probe.row() == {}
+    assert probe.read_row() == {}
     seen = []
     for t in range(1, 6):
         shown = built.round(t)
-        probe.before(shown, t == 2)
-        probe.after(shown, policy.select(shown.arms))
-        seen.append(probe.row())
+        probe.begin_round(shown, t == 2)
+        probe.measure_decision(shown, policy.select(shown.arms))
+        seen.append(probe.read_row())
     assert seen[0] == {}
     assert set(seen[1]) == set(QUANTITIES)
     assert all(row is seen[1] for row in seen[2:])
@@ -389,12 +389,12 @@ def test_custom_links_are_told_apart_by_their_means() -> None:
         probe = Diagnostics(policy, built)
         for t in range(1, 13):
             shown = built.round(t)
-            probe.before(shown, True)
+            probe.begin_round(shown, True)
             choice = policy.select(shown.arms)
-            probe.after(shown, choice)
-            row = probe.row()
+            probe.measure_decision(shown, choice)
+            row = probe.read_row()
             policy.update(shown.arms[[0], choice], [1.0])
-            probe.learnt(shown.arms[[0], choice], shown.means[[0], choice], np.array([float(t)]))
+            probe.learn(shown.arms[[0], choice], shown.means[[0], choice], np.array([float(t)]))
         assert np.isfinite(row["tracking"]).all() == (steepness == 2.0)
         assert row["lemma_3_slack"] >= -SOLVER
 
@@ -427,16 +427,16 @@ def test_lemma_4_where_the_projection_has_work_to_do() -> None:
         theta = np.tile([0.0, 1.0] if t % 12 == 0 else [1.0 if up else -1.0, 0.0], (lanes, 1))
         means = np.einsum("lkd,ld->lk", shown, theta)
         offer = Round(t, shown, None, theta, means, means[:, 0])
-        probe.before(offer, t % 12 == 0)
-        probe.after(offer, policy.select(shown))
+        probe.begin_round(offer, t % 12 == 0)
+        probe.measure_decision(offer, policy.select(shown))
         if t % 12 == 0:
-            row = probe.row()
+            row = probe.read_row()
             covered = row["learning"] <= row["beta"]
             slacks += row["lemma_4_slack"][covered].tolist()
             values += policy.decision.projection.value[covered].tolist()
             tracking += row["tracking"][covered].tolist()
         policy.update(shown[:, 0], means[:, 0] + 0.02 * rng.choice([-1.0, 1.0], lanes))
-        probe.learnt(shown[:, 0], means[:, 0], np.full(lanes, float(t)))
+        probe.learn(shown[:, 0], means[:, 0], np.full(lanes, float(t)))
     assert len(slacks) > 50
     assert min(slacks) >= -SOLVER
     assert np.mean(np.array(values) > 1e-3) > 0.3

@@ -12,9 +12,11 @@ from support.spec_objects import BASE, FLAT, Anything, a_spec, refused, with_env
 from windvane import theory
 from windvane.environments import DELAYS, DRIFTS
 from windvane.lab import simulate
+from windvane.lab.run.build import FILLED_ALWAYS
 from windvane.lab.run.cells import list_cells
 from windvane.lab.spec.experiment_spec import PolicySpec, Spec, SpecError
 from windvane.lab.spec.policy_spec import label_variant
+from windvane.policies.registry import POLICIES, Signature
 
 
 def an_environment(lanes=3, **changes):
@@ -103,6 +105,39 @@ def test_a_link_of_ones_own_reaches_environment_and_policy():
 # --- sweeps over any setting ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_list_that_can_be_built_with_one_lane_can_be_built_with_three(name):
+    """A spec is checked with one lane; a list with one value per lane, which would fail in the run, is refused."""
+    alone, three = an_environment(lanes=1), an_environment()
+    for setting in set(Signature(POLICIES[name]).names) - {*FILLED_ALWAYS, "truth"}:
+        for value in (0.5, 2.0, 10):
+            try:
+                spec = PolicySpec(name, settings={setting: [value]})
+                spec.build(alone)
+            except ValueError:
+                continue
+            assert spec.build(three).lane_count == 3
+
+
+def test_a_list_with_a_value_per_lane_is_refused():
+    for settings in ({"gamma": [0.9]}, {"delta": np.array([0.1])}, {"drift": (1.0, 2.0)}):
+        with refused(f"settings.{next(iter(settings))}", mention="a single number"):
+            PolicySpec("D-LinUCB", settings=settings)
+    assert PolicySpec("AdaptiveGLMUCB", settings={"memories": [50, 500]}).build(an_environment()).lane_count == 3
+    assert PolicySpec(Loner, settings={"gamma": [0.5, 0.6]}).build(an_environment()).gamma == (0.5, 0.6)
+
+
+class Loner:
+    """A class that is no ``Policy``: what its lists mean is its own affair."""
+
+    def __init__(self, dim, lanes, seed, gamma=()):
+        self.gamma = gamma
+
+    def select(self, arms, valid=None): ...
+
+    def update(self, x, reward): ...
+
+
 def test_variants_that_share_a_policy_object_are_together():
     spec = PolicySpec("D-LinUCB", sweep={"gamma": [0.9, 0.99], "lam": [1, 2], "confidence": ["anytime", "horizon"]})
     assert [tuple(variant.values()) for variant in spec.variants[:3]] == [
@@ -116,7 +151,7 @@ def test_variants_that_share_a_policy_object_are_together():
     cells = list_cells(experiment)
     assert sum(cell.last - cell.first for cell in cells) == 3 * 8
     for cell in cells:  # of a cell, all lanes have the same lam and confidence
-        _, variants = cell.lanes(3)
+        _, variants = cell.select_from(experiment).list_lanes()
         assert len({(spec.variants[v]["lam"], spec.variants[v]["confidence"]) for v in variants}) == 1
         assert cell.last - cell.first <= 4
     environment = an_environment(lanes=2)

@@ -17,9 +17,9 @@ from support.entries import entry
 from support.refusals import rejects
 from windvane import theory
 from windvane.environments import Environment
-from windvane.lab import benchmark_spec, leaderboard, simulate
+from windvane.lab import benchmark_spec, rank_policies, simulate
 from windvane.lab.results.results import Entry, Results
-from windvane.lab.results.summary import row_of
+from windvane.lab.results.summary import summarise_entry
 from windvane.lab.spec.experiment_spec import SpecError
 from windvane.lab.studies import benchmarks, drift_benchmark, no_tuning, rates, tuned_benchmark, unknown_drift
 from windvane.lab.studies.bounds import evaluate
@@ -137,7 +137,7 @@ def test_leaderboard_by_hand() -> None:
             "two": {"A": [9.0, 9.0], "Oracle": [0.0, 0.0], "B": [1.0, 1.0], "UniformRandom": [9.0, 9.0]},
         }
     )
-    standings = leaderboard(entries, references=["UniformRandom"])
+    standings = rank_policies(entries, references=["UniformRandom"])
     assert [(s.label, s.rank) for s in standings] == [("B", 1), ("A", 2), ("UniformRandom", None)]
     b, a, u = standings
     assert a.ratios == pytest.approx({"one": 1.0, "two": 9.0})
@@ -154,12 +154,12 @@ def test_leaderboard_by_hand() -> None:
 def test_runs_are_paired() -> None:
     """What all policies share cancels: one that always loses half as much again is told apart without any doubt."""
     luck = np.random.default_rng(0).lognormal(0, 1, 12)
-    standings = leaderboard(board({"one": {"A": luck, "B": 1.5 * luck}}))  # type: ignore[dict-item]
+    standings = rank_policies(board({"one": {"A": luck, "B": 1.5 * luck}}))  # type: ignore[dict-item]
     assert [(s.low, s.score, s.high) for s in standings] == [pytest.approx((1.0,) * 3), pytest.approx((1.5,) * 3)]
 
 
 def test_a_best_that_loses_nothing_leaves_the_others_infinitely_behind() -> None:
-    a, b = leaderboard(board({"one": {"A": [0.0, 0.0], "B": [1.0, 2.0]}}))
+    a, b = rank_policies(board({"one": {"A": [0.0, 0.0], "B": [1.0, 2.0]}}))
     assert (a.score, a.low, a.high) == (1.0, 1.0, 1.0)
     assert b.score == b.worst == math.inf
 
@@ -167,10 +167,10 @@ def test_a_best_that_loses_nothing_leaves_the_others_infinitely_behind() -> None
 def test_intervals_depend_on_the_seed_alone_and_one_run_has_none() -> None:
     rng = np.random.default_rng(1)
     entries = board({e: {p: rng.gamma(5, size=15).tolist() for p in "ABC"} for e in ("one", "two", "three")})
-    assert leaderboard(entries, seed=4) == leaderboard(entries, seed=4)
-    wide, narrow = leaderboard(entries, confidence=0.99), leaderboard(entries, confidence=0.5)
+    assert rank_policies(entries, seed=4) == rank_policies(entries, seed=4)
+    wide, narrow = rank_policies(entries, confidence=0.99), rank_policies(entries, confidence=0.5)
     assert all(w.low <= n.low <= n.high <= w.high for w, n in zip(wide, narrow, strict=True))
-    single = leaderboard(board({"one": {"A": [1.0], "B": [2.0]}}))
+    single = rank_policies(board({"one": {"A": [1.0], "B": [2.0]}}))
     assert [s.score for s in single] == [1.0, 2.0]
     assert all(math.isnan(s.low) and math.isnan(s.high) for s in single)
 
@@ -185,7 +185,7 @@ def test_intervals_cover_the_truth() -> None:
             "one": {"A": shared[0], "B": 2.0 * shared[0] * rng.gamma(25.0, 0.04, 20)},
             "two": {"A": shared[1], "B": 3.0 * shared[1] * rng.gamma(25.0, 0.04, 20)},
         }
-        _, b = leaderboard(board(finals), confidence=0.9, resamples=400)  # type: ignore[arg-type]
+        _, b = rank_policies(board(finals), confidence=0.9, resamples=400)  # type: ignore[arg-type]
         hits += b.low <= truth <= b.high
     assert scipy.stats.binomtest(hits, experiments, 0.9).pvalue > UNLIKELY
     assert hits > 0.85 * experiments
@@ -193,14 +193,14 @@ def test_intervals_cover_the_truth() -> None:
 
 def test_leaderboards_that_cannot_be() -> None:
     with rejects("entries", value=["B"], where="two"):
-        leaderboard(board({"one": {"A": [1.0]}, "two": {"B": [1.0]}}))
+        rank_policies(board({"one": {"A": [1.0]}, "two": {"B": [1.0]}}))
     with rejects("entries", value=["one"]):
-        leaderboard(board({"one": {"Oracle": [0.0]}}))
+        rank_policies(board({"one": {"Oracle": [0.0]}}))
     with rejects("entries") as caught:
-        leaderboard([entry("A", [1.0, 2.0]), entry("B", [1.0, 2.0], runs=[0, 2])])
+        rank_policies([entry("A", [1.0, 2.0]), entry("B", [1.0, 2.0], runs=[0, 2])])
     assert caught.value.value.tolist() == [0, 2]
     with rejects("confidence", value=1.0):
-        leaderboard(board({"one": {"A": [1.0]}}), confidence=1.0)
+        rank_policies(board({"one": {"A": [1.0]}}), confidence=1.0)
 
 
 # --- tuned ---------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_benchmark(tmp_path: Path) -> None:
             runs=2, horizon=20, seed=3, worlds=["rotation", "clicks"], policies=[p.name for p in results.spec.policies]
         ).pin()
     )
-    again = leaderboard(results.entries, references=benchmarks.REFERENCES)
+    again = rank_policies(results.entries, references=benchmarks.REFERENCES)
     assert [row["score"] for row in document["leaderboard"]] == [standing.score for standing in again]
     for place in document["environments"]:
         assert min(row["ratio"] for row in place["policies"] if row["policy"] != "Oracle") == 1.0
@@ -409,7 +409,8 @@ def test_the_error_of_a_ratio() -> None:
     luck = rng.gamma(20.0, 1.0, 400)
     mine, chosen = (luck + rng.gamma(5.0, 1.0, 400) for _ in range(2))
     influence = mine / mine.mean() - chosen / chosen.mean()
-    rows = [row_of(dataclasses.replace(samples.entry("p"), regret=regret[:, None])) for regret in (mine, chosen)]
+    made = [dataclasses.replace(samples.entry("p"), regret=regret[:, None]) for regret in (mine, chosen)]
+    rows = list(map(summarise_entry, made))
     one = no_tuning.Comparison("e", False, 32.0, 1.0, *rows, *rows, rows[0], influence)
     drawn = rng.integers(0, 400, (4000, 400))
     again = mine[drawn].mean(axis=1) / chosen[drawn].mean(axis=1)

@@ -19,8 +19,8 @@ from windvane.lab import (
     PolicySpec,
     Results,
     Spec,
-    leaderboard,
     own_benchmark,
+    rank_policies,
     simulate,
 )
 from windvane.lab.report.presentation import present, present_benchmark
@@ -146,7 +146,7 @@ def test_a_benchmark_in_own_worlds(tmp_path: Path) -> None:
     assert set(scales["season"]) == {"OFUL", "Mine"}  # the others have no bonus
     rows, _ = present_benchmark(results)
     assert {row.label for row in rows} == {"OFUL", "Mine", "Plain", "UniformRandom", "OFUL tuned", "Mine tuned"}
-    assert rows == leaderboard(results.entries, references=REFERENCES)
+    assert rows == rank_policies(results.entries, references=REFERENCES)
     page = (tmp_path / "report.html").read_text()
     assert "Benchmark: two worlds" in page
     assert "developed in these environments" not in page

@@ -12,7 +12,7 @@ import pytest
 
 from windvane.lab.experiment import simulate
 from windvane.lab.results.results import Entry
-from windvane.lab.results.summary import difference
+from windvane.lab.results.summary import compare_pair
 from windvane.lab.studies import paper
 
 RUNS = 400
@@ -30,7 +30,7 @@ def test_the_order_is_the_published_one(entries: dict[str, Entry]) -> None:
     """BVD-GLM-UCB < D-LinUCB < GLM-UCB < OFUL, each step by more than its paired 99.9 % interval."""
     order = ["BVD-GLM-UCB", "D-LinUCB", "GLM-UCB", "OFUL"]
     for better, worse in itertools.pairwise(order):
-        assert difference(entries[worse], entries[better], confidence=0.999).low > 0, (better, worse)
+        assert compare_pair(entries[worse], entries[better], confidence=0.999).low > 0, (better, worse)
 
 
 def test_bvd_glm_ucb_is_where_it_should_be(entries: dict[str, Entry]) -> None:

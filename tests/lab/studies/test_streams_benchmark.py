@@ -16,7 +16,16 @@ from support.refusals import rejects
 from windvane import OFUL
 from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
-from windvane.lab import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Results, Spec, SpecError, paired, simulate
+from windvane.lab import (
+    EnvironmentSpec,
+    LabelledStreamSpec,
+    PolicySpec,
+    Results,
+    Spec,
+    SpecError,
+    compare_entries,
+    simulate,
+)
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.report.presentation import present, present_streams
 from windvane.lab.results.folder import FolderError
@@ -72,7 +81,7 @@ def test_a_labelled_stream_is_an_environment_of_a_spec(folder: Path) -> None:
     assert (by_name["one", "Oracle"].final == 0).all()
     assert not by_name["one", "BVD-GLM-UCB"].diagnostics
     assert by_name["turning", "BVD-GLM-UCB"].diagnostics
-    assert len(paired(results.entries)) == 4
+    assert len(compare_entries(results.entries)) == 4
     figure = projection_figure(by_name["one", "BVD-GLM-UCB"].path)
     assert not [mark for panel in figure.panels for mark in panel.marks_with("theta_star")]
     drawn = {path.name for path in present(results)}
@@ -125,8 +134,9 @@ def test_the_content_of_the_file_decides_the_fingerprint(folder: Path) -> None:
     simulate(spec, folder / "out", jobs=1)
     (folder / "one.csv").write_bytes(content.replace(b"grey", b"dark"))
     assert spec.fingerprint() != fingerprint
-    with rejects(error=FolderError, code="other_experiment"):
+    with rejects(error=FolderError, code="other_experiment", fields=("environments[0].file",)) as differing:
         simulate(spec, folder / "out", jobs=1)
+    assert "one.csv" in differing.value.problem
     pinned = spec_of(LabelledStreamSpec("one", folder / "one.csv", sha256=digest))
     with rejects(error=SpecError, path=("environments", 0, "sha256")) as caught:
         pinned.check()

@@ -15,7 +15,7 @@ from windvane import BVDGLMUCB
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import FolderError
-from windvane.lab.results.summary import paired
+from windvane.lab.results.summary import compare_entries
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.lab.studies.tuning import default_gammas, read_sweep, tune_spec
 
@@ -139,7 +139,7 @@ def test_what_is_close_is_what_the_paired_interval_cannot_tell_from_the_best() -
     for confidence in (0.5, 0.95, 0.999):
         found = read_sweep(results(made), confidence=confidence)
         best = made[found.best[0]]
-        low = {d.label: d.low for d in paired(made, baseline=best.label, confidence=confidence)}
+        low = {d.label: d.low for d in compare_entries(made, baseline=best.label, confidence=confidence)}
         assert found.close[:, 0].tolist() == [e is best or low[e.label] <= 0 for e in made]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.lab.figures.style import INK, MUTED, SHADE, number_text
+from windvane.lab.figures.style import INK, MUTED, SHADE, Dash, number_text
 
 Values = npt.NDArray[Any]
 Scale = Literal["linear", "log", "symlog"]
@@ -56,7 +56,7 @@ class Series:
     name: str = ""
     role: str = ""
     width: float = 1.6
-    dash: Literal["solid", "dashed", "long", "dotted"] = "solid"
+    dash: Dash = "solid"
     marker: str = ""
     size: float = 5.0
     is_filled: bool = True

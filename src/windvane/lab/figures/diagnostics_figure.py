@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from windvane.lab.figures.description import (
     log_ticks,
     round_axis,
 )
-from windvane.lab.figures.style import BETTER, INK, LINEAR, WORSE, number_text, tidy
+from windvane.lab.figures.style import BETTER, INK, LINEAR, WORSE, Dash, number_text, tidy
 
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry
 
 ROUNDING = 1e-6  # of the largest value on a log axis: what is smaller is left out
-LEMMAS: dict[int, tuple[str, Literal["solid", "long", "dotted"]]]
+LEMMAS: dict[int, tuple[str, Dash]]
 LEMMAS = {2: ("#d55e00", "solid"), 3: ("#0072b2", "long"), 4: ("#009e73", "dotted")}
 
 

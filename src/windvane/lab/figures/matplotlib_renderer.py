@@ -28,13 +28,16 @@ from windvane._files import write_atomically
 from windvane.arguments import Array
 from windvane.lab.figures.description import Arrows, Axis, Band, Disc, Figure, HeatMap, Mark, Panel, Series, Strip
 from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, shade, tidy
+from windvane.lab.results.folder import name_unwritable
 
 Legend = dict[tuple[str, str], Artist]  # by name and colour
 Look = dict[str, Any]
 STYLE = Path(__file__).with_name("windvane.mplstyle")
 SIZE = 9  # of its text
 KINDS: dict[str, Look] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # no times
-DASHES: Look = {"solid": "-", "dashed": (0, (4, 2)), "long": (0, (5, 1)), "dotted": (0, (1, 1))}
+DASHES: Look = {
+    "solid": "-", "dashed": (0, (4, 2)), "long": (0, (9, 3)), "dotted": (0, (1, 1)), "dashdot": (0, (5, 1.5, 1, 1.5)),
+}  # fmt: skip
 MARKED = 8  # places of a long line that have a marker
 LEGEND_ROWS, LEGEND_WIDTH = 24, 100  # names in a column beside a figure, letters in a row below it
 
@@ -51,9 +54,7 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     """Write ``folder/name.png`` (200 dpi), ``.pdf`` and ``.svg``; each file is put in place whole."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    canvas = render(figure)
+    folder, canvas = Path(folder), render(figure)
     paths = []
     for kind, metadata in KINDS.items():
         content = io.BytesIO()
@@ -61,7 +62,9 @@ def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
             canvas.savefig(content, format=kind, metadata=metadata)
         canvas.set_layout_engine("none")  # it is found once; all files have the same
         paths.append(folder / f"{name}.{kind}")
-        write_atomically(paths[-1], content.getvalue())
+        with name_unwritable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(paths[-1], content.getvalue())
     return paths
 
 

@@ -138,7 +138,7 @@ def _curve(
     if known is not None:
         dashed = Series(*known, look.colour, f"{name}, published", "published", 1.1, "dashed", is_listed=False)
         marks.append(replace(dashed, group=group))
-    line = Series(rounds, mean, look.colour, name, "mean", 1.0, spread=sd, group=group)
+    line = Series(rounds, mean, look.colour, name, "mean", 1.0, look.dash, spread=sd, group=group)
     if not is_thin:
         end = f"{tidy(name, 40)}  {mean[-1]:{measure.form}}" if np.isfinite(mean[-1]) else ""
         line = replace(line, width=1.6, marker=look.marker, end=end, is_listed=False)

@@ -21,7 +21,9 @@ from windvane.lab.figures.style import INK, LINEAR, LINK, MUTED, SHADE, WORSE, t
 Chart = dict[str, Any]
 GREY = {MUTED: "#808080", LINK: "rgba(128,128,128,0.6)", SHADE: "rgba(128,128,128,0.16)"}  # on light and dark ground
 EDGE = "rgba(128,128,128,0.7)"
-DASHES = {"solid": "solid", "dashed": "6px,4px", "long": "6px,2px", "dotted": "2px,2px"}
+DASHES = {
+    "solid": "solid", "dashed": "6px,4px", "long": "12px,4px", "dotted": "2px,2px", "dashdot": "8px,3px,2px,3px",
+}  # fmt: skip
 SYMBOLS = {
     "o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "X": "x", "P": "cross",
     "*": "star", "x": "x-thin", "|": "line-ns", "": "circle",
@@ -68,7 +70,9 @@ def _chart(panel: Panel) -> Chart:
     chart: Chart = go.Figure({"data": data, "layout": layout}).to_plotly_json()
     del chart["layout"]["template"]
     chart["title"] = panel.title
-    chart["legend"] = [{"label": mark.name, "colour": mark.colour} for mark in entries]
+    chart["legend"] = [
+        {"label": mark.name, "colour": mark.colour, "dash": DASHES[mark.dash].replace("px", "")} for mark in entries
+    ]
     chart["banded"] = not any(isinstance(mark, Band) and mark.is_hidden for mark in panel.marks)
     return chart
 

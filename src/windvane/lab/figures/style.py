@@ -3,15 +3,18 @@
 Colours are chosen to stay apart for colour-blind readers and to stand out on white and on the page's dark ground. The
 policies of ``windvane reproduce`` have theirs for good; any other name gets one by a checksum of the name. Since
 colours fail in grey, every look has a marker too, and figures write names at the ends of lines. More than eight colours
-cannot be told apart: from the ninth policy on they come again, with other markers.
+cannot be distinguished: from the ninth policy on they come again, with other markers and other dashes. Colour and dash
+of up to 32 policies are distinct.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from windvane.lab.results.results import Entry
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 INK, MUTED, LINK, SHADE = "#222222", "#666666", "#bbbbbb", "#f0f0f0"
 LINEAR = 1e-3  # a symlog axis is linear up to here and logarithmic beyond
 BETTER, WORSE = "#0072b2", "#d55e00"
+Dash = Literal["solid", "dashed", "long", "dotted", "dashdot"]
 
 
 class Look(NamedTuple):
@@ -26,6 +30,7 @@ class Look(NamedTuple):
 
     colour: str  # "#rrggbb"
     marker: str  # matplotlib's letter
+    dash: Dash = "solid"
 
 
 FIXED = {
@@ -38,34 +43,37 @@ FIXED = {
 }
 OTHERS = (Look("#9678ff", "P"), Look("#d200b4", "*"))
 PALETTE = (*FIXED.values(), *OTHERS)
-AGAIN = tuple(
-    Look(PALETTE[i].colour, PALETTE[(i + shift) % len(PALETTE)].marker)
-    for shift in range(1, len(PALETTE))
-    for i in range(len(PALETTE))
-)
+DASHES: tuple[Dash, ...] = ("solid", "dotted", "dashdot", "long")  # of the first eight policies, the next eight, ...
 
 
 def looks(entries: Sequence[Entry]) -> list[Look]:
-    """Return a look per entry. Variants of one policy share its hue and marker and run from dark to light."""
-    of_policy: dict[str, Look] = {}
+    """Return a look per entry. Variants of one policy share its hue, marker and dash and run from dark to light."""
     names = list(dict.fromkeys(entry.policy for entry in entries))
-    pools = [list(OTHERS), [look for name, look in FIXED.items() if name not in names]]
+    of_policy = {name: FIXED[name] for name in names if name in FIXED}
+    unused = [look for name, look in FIXED.items() if name not in names]
+    pools = itertools.chain([list(OTHERS), unused], map(_repeat_palette, itertools.count(1)))
+    free: list[Look] = []
     for name in names:
-        if name in FIXED:
-            of_policy[name] = FIXED[name]
-            continue
-        free = next((pool for pool in pools if pool), None)
-        if free is None:
-            pools.append(free := list(AGAIN))
-        of_policy[name] = free.pop(zlib.crc32(name.encode()) % len(free))
+        while name not in FIXED and not free:
+            free = next(pools)
+        if name not in FIXED:
+            of_policy[name] = free.pop(zlib.crc32(name.encode()) % len(free))
+    siblings = Counter((entry.policy, entry.environment) for entry in entries)
+    places: Counter[tuple[str, str]] = Counter()
     result = []
     for entry in entries:
-        look = of_policy[entry.policy]
-        siblings = [e for e in entries if e.policy == entry.policy and e.environment == entry.environment]
-        place = next(i for i, sibling in enumerate(siblings) if sibling is entry)
-        amount = 0.0 if len(siblings) == 1 else -0.45 + 0.9 * place / (len(siblings) - 1)
+        look, kind = of_policy[entry.policy], (entry.policy, entry.environment)
+        amount = 0.0 if siblings[kind] == 1 else -0.45 + 0.9 * places[kind] / (siblings[kind] - 1)
+        places[kind] += 1
         result.append(look._replace(colour=shade(look.colour, amount)))
     return result
+
+
+def _repeat_palette(turn: int) -> list[Look]:
+    """Return the colours once more, for the ``turn``-th time, each with another marker and dash than before."""
+    markers = [look.marker for look in PALETTE]
+    dash = DASHES[turn % len(DASHES)]
+    return [Look(look.colour, markers[(i + turn) % len(markers)], dash) for i, look in enumerate(PALETTE)]
 
 
 def shade(colour: str, amount: float) -> str:

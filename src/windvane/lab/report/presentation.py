@@ -16,10 +16,10 @@ from windvane.lab.figures.over_time_figure import MEAN_REWARD, MOST_BANDS, Publi
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
 from windvane.lab.report.report import write_report
-from windvane.lab.results.folder import FolderError, slugs
-from windvane.lab.results.leaderboard import LeaderboardRow, leaderboard
+from windvane.lab.results.folder import FolderError, make_slugs
+from windvane.lab.results.leaderboard import LeaderboardRow, rank_policies
 from windvane.lab.results.results import Entry, Results, group_by_environment
-from windvane.lab.results.summary import Difference, paired
+from windvane.lab.results.summary import Difference, compare_entries
 from windvane.lab.studies import paper
 from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
 from windvane.lab.studies.streams_benchmark import explain_streams
@@ -62,7 +62,7 @@ def present(
     content: Page = {
         "results": results,
         "heading": results.manifest["title"] or results.folder.resolve().name,
-        "differences": paired(results.entries) if results.complete else [],
+        "differences": compare_entries(results.entries) if results.complete else [],
     }
     plan: Plan = {}
     if results.recipe.get("name") == "paper":
@@ -96,10 +96,10 @@ def present_streams(
     names = dict.fromkeys(entry.environment for entry in results.entries)
     drawn = {name: [entry for entry in best_first if entry.environment == name] for name in names}
     plan: Plan = {}
-    for name, slug in slugs(drawn).items():
+    for name, slug in make_slugs(drawn).items():
         named, others = _split(drawn[name])
         plan[f"mean-reward-{slug}"] = partial(over_time_figure, named, MEAN_REWARD, title=name, others=others)
-    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
+    standings = rank_policies(ranked_entries(results), references=REFERENCES, confidence=confidence)
     entries = [entry for entries in drawn.values() for entry in entries]
     notes = explain_streams(failures)
     more, page = _plan_leaderboard(results, standings, entries, notes, confidence, labelled=True)
@@ -113,10 +113,6 @@ def draw_tuned(grid: SweepGrid, folder: Path) -> list[Path]:
 
 def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:
     """Paired differences with their intervals, a figure per environment."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FolderError(folder, "unwritable", f"cannot be made a folder ({error.strerror})") from None
     written = []
     for name, end in _file_ends(differences).items():
         here = [d for d in differences if d.environment == name]
@@ -169,7 +165,7 @@ def _plan_environments(
         shown = next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
         if shown is not None and shown.path is not None:
             plan[f"projection{end}"] = partial(projection_figure, shown.path, title=shown.label)
-        for entry, slug in zip(entries, slugs(entry.label for entry in entries).values(), strict=True):
+        for entry, slug in zip(entries, make_slugs(entry.label for entry in entries).values(), strict=True):
             if entry.diagnostics:
                 plan[f"diagnostics{end}-{slug}"] = partial(diagnostics_figure, entry)
     return plan
@@ -177,7 +173,7 @@ def _plan_environments(
 
 def _plan_benchmark(results: Results, confidence: float = 0.95) -> tuple[list[LeaderboardRow], Plan, Page]:
     """Return the leaderboard of a benchmark, its figure, and its report."""
-    standings = leaderboard(ranked_entries(results), references=REFERENCES, confidence=confidence)
+    standings = rank_policies(ranked_entries(results), references=REFERENCES, confidence=confidence)
     ranked = {standing.label for standing in standings}
     entries = [entry for entry in results.entries if entry.label in ranked]
     return standings, *_plan_leaderboard(results, standings, entries, explain_leaderboard(results), confidence)
@@ -209,5 +205,5 @@ def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
 
 def _file_ends(several: Iterable[Entry] | Iterable[Difference]) -> dict[str, str]:
     """How the names of an environment's figures end: not at all if it is alone."""
-    names = slugs(dict.fromkeys(one.environment for one in several))
+    names = make_slugs(dict.fromkeys(one.environment for one in several))
     return {name: f"-{slug}" if len(names) > 1 else "" for name, slug in names.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,21 +20,23 @@ from windvane.lab.figures.diagnostics_figure import diagnostics_figure
 from windvane.lab.figures.over_time_figure import (
     MEAN_REWARD,
     REGRET,
+    Measure,
     PublishedCurves,
     over_time_figure,
     published_final,
 )
-from windvane.lab.figures.plotly_renderer import render
+from windvane.lab.figures.plotly_renderer import Chart, render
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.style import entry_names, tidy
 from windvane.lab.report.assets import load_templates, page_scripts, read_asset, security_policy
+from windvane.lab.results.folder import name_unwritable
 from windvane.lab.results.results import group_by_environment
-from windvane.lab.results.summary import row_of, told_text
+from windvane.lab.results.summary import format_told, summarise_entry
 from windvane.lab.studies.streams_benchmark import recent_accuracy
 
 if TYPE_CHECKING:
     from windvane.lab.results.leaderboard import LeaderboardRow
-    from windvane.lab.results.results import Results
+    from windvane.lab.results.results import Entry, Results
     from windvane.lab.results.summary import Difference
 
 UNKNOWN = "–"
@@ -62,20 +64,11 @@ def write_report(
     """
     target, entries = Path(target), results.entries
     measure = MEAN_REWARD if labelled else REGRET
-    environments, charts = [], {}
-    for i, (name, group) in enumerate(group_by_environment(entries).items()):
-        key = f"{measure.name.replace(' ', '-')}-{i}"
-        (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
-        recent = [float(recent_accuracy(entry).mean()) for entry in group] if labelled else [math.nan] * len(group)
-        finals = [published_final(entry, published) for entry in group]
-        rows = list(zip(map(row_of, group), recent, finals, strict=True))
-        environments.append({"key": key, "name": name, "horizon": group[0].horizon, "rows": rows})
+    environments, charts = _describe_environments(entries, measure, turning, published)
     if differences:
-        (charts["differences"],) = render(difference_figure(differences))
-        layout = charts["differences"]["layout"]
-        layout["height"] = 120 + 34 * len(differences)
-        layout["xaxis"]["title"]["text"] = "Left of 0 is better"  # the caption says the rest, on narrow screens too
-    paths = [entry.path for entry in entries if entry.path is not None]
+        charts["differences"] = _draw_differences(differences)
+    with_path = [entry for entry in entries if entry.path is not None]
+    paths = [entry.path for entry in with_path if entry.path is not None]
     projecting = [i for i, path in enumerate(paths) if not np.isnan(path.theta_tilde).all()]
     checked = [entry for entry in entries if entry.diagnostics]
     charts["projection"] = {"options": [render(projection_figure(path)) for path in paths]}
@@ -95,14 +88,43 @@ def write_report(
         turning=turning,
         notes=notes or {},
         differences=differences,
-        projection=entry_names([entry for entry in entries if entry.path is not None]),
+        projection=entry_names(with_path),
         shown_projection=max(projecting, default=0),
         diagnostics=entry_names(checked),
         charts=charts,
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, page.encode())
+    with name_unwritable(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, page.encode())
     return target
+
+
+def _describe_environments(
+    entries: Sequence[Entry],
+    measure: Measure,
+    turning: tuple[float, float] | None,
+    published: PublishedCurves | None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what the template is told about each environment, and the chart of each by its key."""
+    environments, charts = [], {}
+    for i, (name, group) in enumerate(group_by_environment(entries).items()):
+        key = f"{measure.name.replace(' ', '-')}-{i}"
+        (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
+        is_labelled = measure is MEAN_REWARD
+        recent = [float(recent_accuracy(entry).mean()) if is_labelled else math.nan for entry in group]
+        finals = [published_final(entry, published) for entry in group]
+        rows = list(zip(map(summarise_entry, group), recent, finals, strict=True))
+        environments.append({"key": key, "name": name, "horizon": group[0].horizon, "rows": rows})
+    return environments, charts
+
+
+def _draw_differences(differences: Sequence[Difference]) -> Chart:
+    """Return the chart of paired differences, with a row of fixed height for each."""
+    (chart,) = render(difference_figure(differences))
+    chart["layout"]["height"] = 120 + 34 * len(differences)
+    # The caption says the rest, on narrow screens too.
+    chart["layout"]["xaxis"]["title"]["text"] = "Left of 0 is better"
+    return chart
 
 
 # --- how the page writes numbers, and its templates --------------------------------------------------------------
@@ -134,6 +156,6 @@ def share_text(value: float) -> str:
 
 TEMPLATES = load_templates("windvane.lab.report")
 TEMPLATES.globals |= {
-    function.__name__: function for function in (format, told_text, amount_text, with_error, share_text)
+    function.__name__: function for function in (format, format_told, amount_text, with_error, share_text)
 }
 TEMPLATES.globals["nan"] = math.nan

@@ -11,13 +11,15 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windvane.errors import ArgumentError, WindvaneError
 from windvane.lab.run.cells import Cell, list_cells
+from windvane.lab.run.own_code import hash_own_modules
 from windvane.lab.run.versions import list_versions
 
 if TYPE_CHECKING:
@@ -36,12 +38,22 @@ class FolderError(WindvaneError, ValueError):
 
     ``path`` is the folder or file, ``problem`` says what is wrong and what to do. ``code`` is one of "no_experiment",
     "not_a_folder", "not_a_file", "format", "damaged", "changed", "other_content", "other_experiment",
-    "other_versions", "other_spec", "unwritable", "locked", "unfinished" and "not_a_sweep".
+    "other_versions", "other_spec", "unwritable", "locked", "unfinished" and "not_a_sweep". ``fields`` are the fields of
+    the spec, or the modules, in which the experiment in the folder differs.
     """
 
-    def __init__(self, path: Path, code: str, problem: str) -> None:
-        self.path, self.code, self.problem = path, code, problem
+    def __init__(self, path: Path, code: str, problem: str, fields: Iterable[str] = ()) -> None:
+        self.path, self.code, self.problem, self.fields = path, code, problem, tuple(fields)
         super().__init__(f"{path}: {problem}")
+
+
+@contextmanager
+def name_unwritable(folder: Path) -> Iterator[None]:
+    """Turn an ``OSError`` raised inside into an error that names ``folder``, into which files were to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FolderError(folder, "unwritable", f"cannot be written to ({error.strerror or error})") from error
 
 
 def check_recipe(recipe: Recipe | None) -> dict[str, Any] | None:
@@ -100,12 +112,14 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
         and all(isinstance(point, dict) for policy in policies for point in policy["variants"])
         and all(0 <= c.environment < len(environments) and 0 <= c.policy < len(policies) for c in cells)
         and isinstance(manifest["versions"], dict)
+        and isinstance(manifest.get("own_modules", {}), dict)  # an older folder has none
         and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
     )
 
 
 def describe_experiment(spec: Spec) -> dict[str, Any]:
     """Return the part of the manifest that follows from the spec and the versions."""
+    parts = [*spec.policies, *spec.environments]
     policies = [
         {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())} for policy in spec.policies
     ]
@@ -116,11 +130,12 @@ def describe_experiment(spec: Spec) -> dict[str, Any]:
         "environments": [environment.name for environment in spec.environments],
         "policies": policies,
         "cells": [list(astuple(cell)) for cell in list_cells(spec)],
-        "versions": list_versions(spec),
+        "versions": list_versions(parts),
+        "own_modules": hash_own_modules(parts),
     }
 
 
-def experiment_id(manifest: dict[str, Any]) -> str:
+def hash_experiment(manifest: dict[str, Any]) -> str:
     """Return a hash of what cells of one experiment share: spec, versions, names and sizes."""
     core = {key: manifest[key] for key in _CORE}
     return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()
@@ -163,11 +178,13 @@ def read_cell(folder: Path, cell: Cell, experiment: str) -> tuple[FinishedCell, 
         return None
 
 
-def slugs(texts: Iterable[str]) -> dict[str, str]:
+def make_slugs(texts: Iterable[str]) -> dict[str, str]:
     """Return texts as parts of file names: letters and digits of any script, numbered where two would be equal."""
     names: dict[str, str] = {}
-    for text in texts:
+    taken: set[str] = set()
+    for text in dict.fromkeys(texts):
         plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
         numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
-        names[text] = next(name for name in numbered if name not in names.values())
+        names[text] = next(name for name in numbered if name not in taken)
+        taken.add(names[text])
     return names

@@ -18,6 +18,8 @@ import contextlib
 import hashlib
 import json
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,17 +35,20 @@ from windvane.lab.results.folder import (
     Recipe,
     check_recipe,
     describe_experiment,
-    experiment_id,
+    hash_experiment,
+    name_unwritable,
     read_cell,
     read_manifest,
 )
 from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
-from windvane.lab.run.result_tables import parquet_bytes, tables
+from windvane.lab.run.result_tables import build_tables, encode_parquet
+from windvane.lab.spec.spec_differences import Differences, list_differences
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
 
+MOST_DIFFERENCES = 5  # that an error message lists
 FIGURES = ("regret", "projection", "diagnostics", "tuning", "leaderboard")  # how the names of figures begin
 _CELL = r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)"
 _WRITTEN = {  # patterns of the files that an experiment wrote, by folder; the manifest is not among them
@@ -63,7 +68,7 @@ class FolderWriter:
     def __init__(self, folder: Path, spec: Spec) -> None:
         self.folder, self.spec, self.cells = folder, spec, list_cells(spec)
         self._core = describe_experiment(spec)
-        self._experiment = experiment_id(self._core)  # computed once: every note carries it
+        self._experiment = hash_experiment(self._core)  # computed once: every note carries it
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -94,7 +99,7 @@ class FolderWriter:
         """
         path, spec = self.folder / "manifest.json", self.folder / "spec.toml"
         content, own = self.spec.to_toml().encode(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
-        manifest = {**self._core, **own, "command": command, **_now("begun")}
+        manifest = {**self._core, **own, "command": command, **_stamp("begun")}
         is_new, stored = not path.exists(), None
         if is_new:
             foreign = sorted(p.name for p in self.folder.iterdir() if not _is_ours(p))
@@ -114,10 +119,13 @@ class FolderWriter:
             problem = f"cannot be created as a folder ({error.strerror})"
             raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not is_new, notes=is_new)
-        if stored is None or not spec.exists() or spec.read_bytes() != content:  # a killed restart may have replaced it
-            write_atomically(spec, content)
-        if manifest != stored:
-            write_atomically(path, _json(manifest))
+        with name_unwritable(self.folder):
+            if (
+                stored is None or not spec.exists() or spec.read_bytes() != content
+            ):  # a killed restart may have replaced it
+                write_atomically(spec, content)
+            if manifest != stored:
+                write_atomically(path, _encode_json(manifest))
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
         """Remove temporary files of a killed run, and nothing else; follow no links.
@@ -138,13 +146,30 @@ class FolderWriter:
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
         if manifest["fingerprint"] != self._core["fingerprint"]:
-            raise FolderError(self.folder, "other_experiment", f"holds a different experiment; {again}")
+            differences = self._list_differences(manifest)
+            shown = [*differences.values()][:MOST_DIFFERENCES]
+            more = f" and {len(differences) - len(shown)} more" if len(differences) > len(shown) else ""
+            problem = f"holds a different experiment, with {', '.join(shown)}{more}; {again}"
+            raise FolderError(self.folder, "other_experiment", problem, differences)
         now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
-        if experiment_id(manifest) != self._experiment:
+        if hash_experiment(manifest) != self._experiment:
             raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
+
+    def _list_differences(self, manifest: dict[str, Any]) -> Differences:
+        """Return in what the experiment of ``manifest`` differs from this one: fields of the spec, or own code."""
+        differences: Differences = {}
+        with contextlib.suppress(OSError, ValueError):  # without its spec, only code can be compared
+            stored = tomllib.loads((self.folder / "spec.toml").read_text(encoding="utf-8"))
+            differences = list_differences(stored, tomllib.loads(self.spec.to_toml()))
+        before, now = manifest.get("own_modules", {}), self._core["own_modules"]
+        for module in dict.fromkeys([*before, *now]):
+            if before.get(module) != now.get(module):
+                file = getattr(sys.modules.get(module), "__file__", None)
+                differences[module] = f"other code in the module {module}{f' ({file})' if file else ''}"
+        return differences or {"": "Python objects that are different and that spec.toml cannot hold"}
 
     def read_finished(self) -> set[Cell]:
         """Return the cells whose files are all there and whole."""
@@ -152,19 +177,19 @@ class FolderWriter:
 
     def write(self, cell: Cell, result: CellResult) -> None:
         """Store a finished cell, its note last."""
-        contents = {name: parquet_bytes(table) for name, table in tables(self.spec, cell, result).items()}
+        contents = {name: encode_parquet(table) for name, table in build_tables(self.spec, cell, result).items()}
         note = {
             "cell": cell.name,
             "experiment": self._experiment,
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
             "seconds": result.seconds,
-            "lane_rounds": (cell.last - cell.first) * self.spec.horizon,
-            **_now("finished"),
+            "lane_rounds": cell.count_rounds(self.spec.horizon),
+            **_stamp("finished"),
         }
         try:
             for name, content in contents.items():
                 write_atomically(self.folder / name / f"{cell.name}.parquet", content)
-            write_atomically(self.folder / "cells" / f"{cell.name}.json", _json(note))
+            write_atomically(self.folder / "cells" / f"{cell.name}.json", _encode_json(note))
         except OSError as error:
             problem = f"{self.folder}: cannot be written to ({error.strerror}); finished cells are kept"
             raise FolderWriteError(problem) from error
@@ -175,9 +200,9 @@ def _is_ours(path: Path) -> bool:
     return path.name in (".lock", ".progress", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _now(event: str) -> dict[str, str]:
+def _stamp(event: str) -> dict[str, str]:
     return {event: datetime.now(UTC).isoformat(timespec="seconds")}

@@ -49,7 +49,7 @@ class LeaderboardRow:
     ratios: dict[str, float]  # by environment
 
 
-def leaderboard(
+def rank_policies(
     entries: Sequence[Entry],
     *,
     oracle: str = "Oracle",
@@ -80,16 +80,16 @@ def leaderboard(
     --------
     >>> import windvane.lab
     >>> results = windvane.lab.open("benchmark")                                 # doctest: +SKIP
-    >>> leaderboard(results.entries, references=["UniformRandom"])[0].label      # doctest: +SKIP
+    >>> rank_policies(results.entries, references=["UniformRandom"])[0].label      # doctest: +SKIP
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     every = group_by_environment(entries)
     groups = {name: [entry for entry in group if entry.label != oracle] for name, group in every.items()}
-    final, labels = _regrets(groups)
+    final, labels = _collect_regrets(groups)
     best = final.mean(axis=2).argmin(axis=1)
-    ratios = _ratios(final.mean(axis=2, keepdims=True), best)[:, :, 0]
-    low, high = _interval(final, best, level, check_whole("resamples", resamples, 1), seed)
-    score = _geometric_mean(ratios)
+    ratios = _divide_by_best(final.mean(axis=2, keepdims=True), best)[:, :, 0]
+    low, high = _compute_interval(final, best, level, check_whole("resamples", resamples, 1), seed)
+    score = _average_ratios(ratios)
     microseconds = np.array([[entry.microseconds for entry in group] for group in groups.values()]).mean(axis=0)
     rank, rows = 0, []
     for p in np.argsort(score, kind="stable"):
@@ -104,7 +104,7 @@ def leaderboard(
     return rows
 
 
-def _regrets(groups: dict[str, list[Entry]]) -> tuple[Array, list[str]]:
+def _collect_regrets(groups: dict[str, list[Entry]]) -> tuple[Array, list[str]]:
     """Return the final regret, [environment, policy, run], and the labels of the policies."""
     if not groups or not all(groups.values()):
         expected = "at least one policy besides the oracle in every environment"
@@ -121,18 +121,18 @@ def _regrets(groups: dict[str, list[Entry]]) -> tuple[Array, list[str]]:
     return np.array([[entry.final for entry in group] for group in groups.values()]), labels
 
 
-def _ratios(mean: Array, best: npt.NDArray[np.int64]) -> Array:
+def _divide_by_best(mean: Array, best: npt.NDArray[np.int64]) -> Array:
     """Divide ``mean[environment, policy, ...]`` by that of the ``best`` policy of each environment; 0 / 0 is 1."""
     least = np.take_along_axis(mean, best[:, None, None], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(mean == least, 1.0, mean / least)
 
 
-def _geometric_mean(ratios: Array) -> Array:
+def _average_ratios(ratios: Array) -> Array:
     return np.asarray(np.exp(np.log(ratios).mean(axis=0)))
 
 
-def _interval(
+def _compute_interval(
     final: Array, best: npt.NDArray[np.int64], confidence: float, resamples: int, seed: int
 ) -> tuple[Array, Array]:
     """Return the expanded percentile interval of every score; nan for a single run."""
@@ -142,7 +142,7 @@ def _interval(
     if n == 1:
         return np.full(policies, math.nan), np.full(policies, math.nan)
     drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=resamples)
-    scores = _geometric_mean(_ratios(final @ (drawn.T / n), best))  # [policy, resample]
+    scores = _average_ratios(_divide_by_best(final @ (drawn.T / n), best))  # [policy, resample]
     tail = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.5 - 0.5 * confidence)))
     # "lower" and "higher" return values of the sample: infinite ones cannot be interpolated.
     low = np.quantile(scores, tail, axis=1, method="lower")

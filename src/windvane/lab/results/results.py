@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_choice
-from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, experiment_id, read_cell, read_manifest
+from windvane.lab.results.folder import TABLES, FinishedCell, FolderError, hash_experiment, read_cell, read_manifest
 from windvane.lab.results.stored_tables import concat_tables, parse_table, to_frame
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import STAGES, ThetaPath
@@ -120,10 +120,11 @@ class Results:
         """Read a folder. Cells that are not finished, or do not match their hashes, are left out."""
         folder = Path(folder)
         manifest = read_manifest(folder)
-        experiment, all_cells = experiment_id(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
+        experiment, all_cells = hash_experiment(manifest), [Cell(*numbers) for numbers in manifest["cells"]]
         place = operator.attrgetter("environment", "policy")
+        ordered = sorted(all_cells, key=operator.attrgetter("environment", "policy", "first"))
         entries, finished = [], []
-        for (e, p), cells in itertools.groupby(sorted(all_cells, key=place), key=place):
+        for (e, p), cells in itertools.groupby(ordered, key=place):
             read = [item for cell in cells if (item := read_cell(folder, cell, experiment)) is not None]
             if read:
                 entries += _make_entries(manifest, manifest["environments"][e], manifest["policies"][p], read)
@@ -153,11 +154,11 @@ class Results:
 
     def iterate_tables(self, name: str = "runs") -> Iterator[pyarrow.Table]:
         """Return the parts of :meth:`table`, a cell at a time, read when they are asked for."""
-        from windvane.lab.results.summary import summary_table  # which imports this module
+        from windvane.lab.results.summary import build_summary_table  # which imports this module
 
         check_choice("name", name, (*TABLES, SUMMARY))
         if name == SUMMARY and self.entries:
-            return iter([summary_table(self)])
+            return iter([build_summary_table(self)])
         cells = [cell for cell in self.cells if name in cell.hashes]
         if not cells:
             raise FolderError(self.folder, "unfinished", f"no cell with the table {name} is finished yet")
@@ -184,16 +185,17 @@ def _make_entries(
     """Return the variants of one policy in one environment, from the contents of its finished cells."""
     curves, runs, paths = (_read_columns(table, [contents for _, contents in cells]) for table in TABLES)
     seconds, lane_rounds = (sum(getattr(cell, name) for cell, _ in cells) for name in ("seconds", "lane_rounds"))
-    rounds, entries = np.unique(curves["round"]), []
-    for v, variant in enumerate(policy["variants"]):
-        rows = np.flatnonzero(runs["variant"] == v)  # cells are in the order of lanes, so runs ascend
-        if not len(rows):
+    rounds = curves["round"][: len(curves["round"]) // len(runs["run"])].copy()  # those of any run are the same
+    entries, count = [], len(policy["variants"])
+    places = zip(*(_find_variants(columns, count) for columns in (curves, runs, paths)), strict=True)
+    for variant, (in_curves, in_runs, in_paths) in zip(policy["variants"], places, strict=True):
+        by_run: dict[str, Any] = {name: column[in_runs].copy() for name, column in runs.items()}
+        if not len(by_run["run"]):
             continue
-        by_run: dict[str, Any] = {name: column[rows] for name, column in runs.items()}
-        by_round = {name: column[curves["variant"] == v].reshape(-1, len(rounds)) for name, column in curves.items()}
+        by_round = {name: column[in_curves].reshape(-1, len(rounds)).copy() for name, column in curves.items()}
         entry = Entry(
             environment=environment, policy=policy["name"], variant=variant, horizon=manifest["horizon"],
-            told=tuple(policy["told"]), microseconds=1e6 * seconds / lane_rounds, path=_make_path(paths, v),
+            told=tuple(policy["told"]), microseconds=1e6 * seconds / lane_rounds, path=_make_path(paths, in_paths),
             rounds=rounds, regret=by_round["regret"], lanes=by_run["run"], reward=by_run["total_reward"],
             **{name: by_run[name] for name in ("drift", "switches", "gamma", "outside")},
             stages=np.stack([by_run[f"stage_{i}"] for i in range(STAGES)], axis=1),
@@ -204,11 +206,12 @@ def _make_entries(
 
 
 def _read_columns(table: str, contents: list[dict[str, bytes]]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of one table over the cells that have it, without names and swept values."""
+    """Return the columns of one table over the cells that have it, without names, swept values and empty columns."""
     import pyarrow as pa
 
     whole = concat_tables(parse_table(files[table]) for files in contents if table in files)
-    columns = {name: whole[name] for name in whole.column_names if name not in _NAMES and not name.startswith(_SWEEP)}
+    names = [name for name in whole.column_names if name not in _NAMES and not name.startswith(_SWEEP)]
+    columns = {name: whole[name] for name in names if whole[name].null_count < len(whole)}
     return {
         name: column.combine_chunks().flatten().to_numpy().reshape(len(whole), -1)  # vectors of one dimension
         if pa.types.is_list(column.type)
@@ -217,9 +220,14 @@ def _read_columns(table: str, contents: list[dict[str, bytes]]) -> dict[str, npt
     }
 
 
-def _make_path(paths: dict[str, npt.NDArray[Any]], variant: int) -> ThetaPath | None:
-    rows = paths["variant"] == variant if paths else np.zeros(0, dtype=bool)
-    if not rows.any():
+def _find_variants(columns: dict[str, npt.NDArray[Any]], count: int) -> list[slice]:
+    """Return where the rows of each variant are: cells are in the order of lanes, so variants and runs ascend."""
+    variants = columns.get("variant", np.empty(0, dtype=np.int64))
+    return [slice(*ends) for ends in itertools.pairwise(np.searchsorted(variants, np.arange(count + 1)))]
+
+
+def _make_path(paths: dict[str, npt.NDArray[Any]], rows: slice) -> ThetaPath | None:
+    if rows.start == rows.stop:
         return None
     star, hat, tilde = (paths[name][rows] for name in ("theta_star", "theta_hat", "theta_tilde"))
     return ThetaPath(paths["round"][rows], star, hat, tilde, S=float(paths["S"][rows][0]))

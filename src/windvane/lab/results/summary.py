@@ -77,25 +77,25 @@ class Difference:
     p: float  # two-sided, of "the mean difference is 0"
 
 
-def spread(values: Array) -> tuple[float, float]:
+def measure_spread(values: Array) -> tuple[float, float]:
     """Return (standard error of the mean, standard deviation); nan for a single value."""
     n = len(values)
     sd = float(np.std(values, ddof=1)) if n > 1 else math.nan
     return sd / math.sqrt(n), sd
 
 
-def summary_rows(results: Results) -> list[Row]:
+def summarise_entries(results: Results) -> list[Row]:
     """Return a row per entry, in the order of the spec."""
-    return [row_of(entry) for entry in results.entries]
+    return [summarise_entry(entry) for entry in results.entries]
 
 
-def summary_table(results: Results) -> pyarrow.Table:
-    """Return :func:`summary_rows` as a table: a column "sweep_NAME" per swept value, a column per stage."""
+def build_summary_table(results: Results) -> pyarrow.Table:
+    """Return :func:`summarise_entries` as a table: a column "sweep_NAME" per swept value, a column per stage."""
     import pyarrow as pa
 
-    rows = summary_rows(results)
+    rows = summarise_entries(results)
     columns: dict[str, Any] = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Row)}
-    columns |= {"told": [told_text(row.told) for row in rows]}
+    columns |= {"told": [format_told(row.told) for row in rows]}
     variants, stages = columns.pop("variant"), columns.pop("stages")
     for name in dict.fromkeys(name for variant in variants for name in variant):
         values = [variant.get(name) for variant in variants]
@@ -104,14 +104,14 @@ def summary_table(results: Results) -> pyarrow.Table:
     return pa.table(columns | {f"stage_{i}": share for i, share in enumerate(zip(*stages, strict=True))})
 
 
-def told_text(told: Sequence[str]) -> str:
+def format_told(told: Sequence[str]) -> str:
     """Return what a policy was told exactly, as tables call it; empty if it was told nothing."""
     return ", ".join(TOLD[truth] for truth in told)
 
 
-def row_of(entry: Entry) -> Row:
+def summarise_entry(entry: Entry) -> Row:
     """Return the row of one entry."""
-    se, sd = spread(entry.final)
+    se, sd = measure_spread(entry.final)
     return Row(
         environment=entry.environment, label=entry.label, policy=entry.policy, variant=dict(entry.variant),
         told=entry.told, microseconds=entry.microseconds, runs=len(entry.lanes), mean=float(entry.final.mean()),
@@ -120,7 +120,9 @@ def row_of(entry: Entry) -> Row:
     )  # fmt: skip
 
 
-def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: float = 0.95) -> list[Difference]:
+def compare_entries(
+    entries: Sequence[Entry], baseline: str | None = None, confidence: float = 0.95
+) -> list[Difference]:
     """Compare every entry with the ``baseline`` (a label; default: the first entry) of its environment.
 
     The entries must belong to one experiment, or come from :func:`align`.
@@ -132,11 +134,11 @@ def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: fl
         if baseline is not None and baseline not in by_label:
             raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
         base = candidates[0] if baseline is None else by_label[baseline]
-        differences += [difference(entry, base, level) for entry in candidates if entry is not base]
+        differences += [compare_pair(entry, base, level) for entry in candidates if entry is not base]
     return differences
 
 
-def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Difference:
+def compare_pair(entry: Entry, base: Entry, confidence: float = 0.95) -> Difference:
     """Return the final regret of ``entry`` minus that of ``base`` over their common runs."""
     from scipy.special import stdtr, stdtrit
 
@@ -150,7 +152,7 @@ def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Differenc
     if not np.array_equal(entry.drift[mine], base.drift[other], equal_nan=True):
         raise PairingError(*pair, "drift", "the drift of their runs differs")
     gaps = entry.final[mine] - base.final[other]
-    n, mean, (se, _) = len(gaps), float(gaps.mean()), spread(gaps)
+    n, mean, (se, _) = len(gaps), float(gaps.mean()), measure_spread(gaps)
     half, p = math.nan, math.nan
     if n > 1:
         half = se * float(stdtrit(n - 1, 0.5 + 0.5 * confidence))
@@ -177,7 +179,7 @@ def align(several: Sequence[Results]) -> list[Entry]:
             _check_same(name, first, results)
     if len(worlds) == len(places):
         raise ArgumentError("folders", folders, "folders with an environment in common", got="none")
-    names = _distinct([folder.parts for folder in folders])
+    names = _shorten_paths([folder.parts for folder in folders])
     renamed = [
         replace(entry, policy=f"{name}/{entry.policy}")
         for name, results in zip(names, several, strict=True)
@@ -208,7 +210,7 @@ def _omit_path(environment: AnyEnvironmentSpec) -> AnyEnvironmentSpec:
     return environment
 
 
-def _distinct(paths: Iterable[tuple[str, ...]]) -> list[str]:
+def _shorten_paths(paths: Iterable[tuple[str, ...]]) -> list[str]:
     """Return the shortest ends of the paths that differ from each other."""
     parts = list(paths)
     for length in range(1, max(len(part) for part in parts) + 1):

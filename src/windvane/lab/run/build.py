@@ -32,7 +32,8 @@ FILLED_ALWAYS = ("dim", "lanes", "seed")  # these belong to the experiment and c
 FILLED = (*FILLED_ALWAYS, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
 FORGETTING = {"gamma", "window", "restart_every", "drift", "switches"}  # if one is set, nothing is told by default
 TRUTHS = ("drift", "switches")  # what a policy can be told
-PER_LANE = ("gamma", "bonus_scale", "posterior_scale", "delta")  # settings that policies accept lane by lane
+PER_LANE = ("gamma", "bonus_scale", "posterior_scale", "delta")  # settings that can be swept lane by lane
+LISTABLE = FORGETTING | set(PER_LANE)  # settings that policies accept as a list with one value per lane
 
 
 def build_environment(

@@ -20,7 +20,9 @@ from windvane.arguments import Index
 from windvane.lab.run.build import PER_LANE, find_per_lane
 
 if TYPE_CHECKING:
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
     from windvane.lab.spec.experiment_spec import Spec
+    from windvane.lab.spec.policy_spec import PolicySpec
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,33 @@ class Cell:
         """The name of its files."""
         return f"e{self.environment:03d}-p{self.policy:03d}-{self.first:08d}"
 
-    def lanes(self, runs: int) -> tuple[Index, Index]:
+    def count_rounds(self, horizon: int) -> int:
+        """Return the number of lane-rounds."""
+        return (self.last - self.first) * horizon
+
+    def select_from(self, spec: Spec) -> CellSpec:
+        """Return the part of ``spec`` that describes this cell."""
+        environment, policy = spec.environments[self.environment], spec.policies[self.policy]
+        return CellSpec(self, environment, policy, spec.runs, spec.horizon, spec.seed, spec.record, spec.diagnostics)
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """All that a worker needs to compute a cell."""
+
+    cell: Cell
+    environment: AnyEnvironmentSpec
+    policy: PolicySpec
+    runs: int
+    horizon: int
+    seed: int
+    record: int
+    diagnostics: bool
+
+    def list_lanes(self) -> tuple[Index, Index]:
         """Return the run and the variant of each lane."""
-        index = np.arange(self.first, self.last)
-        return index % runs, index // runs
+        index = np.arange(self.cell.first, self.cell.last)
+        return index % self.runs, index // self.runs
 
 
 def list_variants(sweep: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ class ClusterError(WindvaneError, RuntimeError):
         super().__init__(f"cluster {address!r}: {problem}")
 
 
-def on_cluster(
+def run_on_cluster(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], *, workers: int, address: str
 ) -> Iterator[T]:
     """Yield ``function(*task)`` for every task, in the order in which they are finished."""

@@ -52,10 +52,6 @@ from windvane.theory import tracking_bound
 if TYPE_CHECKING:
     from windvane.environments import Environment, Round
 
-QUANTITIES = (
-    "learning", "beta", "tracking", "tracking_bound", "lemma_2_slack", "lemma_3_slack", "lemma_4_slack",
-)  # fmt: skip
-
 
 def applies(policy: Policy) -> bool:
     """Return whether the policy forgets by a discount or not at all, as the analysis assumes."""
@@ -66,10 +62,11 @@ def applies(policy: Policy) -> bool:
 
 
 class Diagnostics:
-    """Measure one policy in one environment: call ``before`` and ``after`` its select, and ``learnt`` after its update.
+    """Measure one policy in one environment.
 
-    Outside recorded rounds it costs a step of the path and of b_bar. Memory: as many past values of the drift as
-    Lemma 2 calls recent, D per lane, at most the horizon.
+    Call ``begin_round`` before and ``measure_decision`` after its select, and ``learn`` after its update. Outside
+    recorded rounds it costs a step of the path and of b_bar. Memory: as many past values of the drift as Lemma 2 calls
+    recent, D per lane, at most the horizon.
     """
 
     def __init__(self, policy: Policy, environment: Environment) -> None:
@@ -97,7 +94,7 @@ class Diagnostics:
         self._row: dict[str, Array] = {}
         self._recorded = False
 
-    def before(self, round: Round, recorded: bool) -> None:
+    def begin_round(self, round: Round, recorded: bool) -> None:
         """Prepare a round that is about to be decided. Call it for every round, ``recorded`` or not."""
         if self._theta is not None:
             step = round.theta - self._theta
@@ -118,7 +115,7 @@ class Diagnostics:
         else:
             self._lag, self._bound = np.full_like(g_bar, np.nan), np.full(e.lanes, np.nan)
 
-    def after(self, round: Round, choice: npt.NDArray[np.int64]) -> None:
+    def measure_decision(self, round: Round, choice: npt.NDArray[np.int64]) -> None:
         """Compute the row of a recorded round that was decided."""
         if not self._recorded:
             return
@@ -142,7 +139,7 @@ class Diagnostics:
         for values in self._row.values():
             values[restarted] = np.nan
 
-    def learnt(self, x: Array, mean: Array, decided: Array, mask: npt.NDArray[np.bool_] | None = None) -> None:
+    def learn(self, x: Array, mean: Array, decided: Array, mask: npt.NDArray[np.bool_] | None = None) -> None:
         """Add rewards of mean ``mean[lanes]`` that the policy learnt, for arms ``x`` played in rounds ``decided``."""
         self._age()
         age = self._t - 1.0 - decided
@@ -153,8 +150,8 @@ class Diagnostics:
         weight = np.where(taken, self._estimator.gamma ** np.where(taken, age, 0.0), 0.0)
         self._b_bar += (weight * mean)[:, None] * x
 
-    def row(self) -> dict[str, Array]:
-        """Return the quantities of the last recorded round by their names in :data:`QUANTITIES`, [lanes] each."""
+    def read_row(self) -> dict[str, Array]:
+        """Return the quantities of the last recorded round by name (``play.QUANTITIES``), [lanes] each."""
         return self._row
 
     def _age(self) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import marshal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from windvane.lab.run.build import resolve_policy
 from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
-    from windvane.lab.spec.experiment_spec import Spec
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
+    from windvane.lab.spec.policy_spec import PolicySpec
 
 _LIBRARIES = {*sys.stdlib_module_names, "windvane", "numpy", "gymnasium"}  # these have versions, or come with Python
 _hashes: dict[str, tuple[Any, str]] = {}  # of source files when they were first hashed, with the spec of the module
@@ -37,26 +38,37 @@ def hash_code(value: Any) -> str:
     return hashlib.sha256("\n".join(filter(None, parts)).encode()).hexdigest()
 
 
-def hash_own_code(spec: Spec) -> str:
-    """Return a hash of all code that ``spec`` names and that is not part of windvane; empty if there is none."""
-    hashes = [hash_code(value) for value in _list_own_code(spec)]
+Parts = Iterable["AnyEnvironmentSpec | PolicySpec"]
+"""Environments and policies of a spec."""
+
+
+def hash_own_code(parts: Parts) -> str:
+    """Return a hash of all code that ``parts`` name and that is not part of windvane; empty if there is none."""
+    hashes = [hash_code(value) for value in _list_own_code(parts)]
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:16] if hashes else ""
 
 
-def uses_own_code(spec: Spec) -> bool:
-    """Return whether ``spec`` names code that is not part of windvane."""
-    return any(True for _ in _list_own_code(spec))
+def hash_own_modules(parts: Parts) -> dict[str, str]:
+    """Return the hash of every source file that :func:`hash_own_code` covers, by the name of the module."""
+    values = list(_list_own_code(parts))
+    definitions = [part for value in values for part in (inspect.getmro(value) if isinstance(value, type) else [value])]
+    return {module: _hash_file(module) for part in definitions for module in _list_source(part)}
 
 
-def _list_own_code(spec: Spec) -> Iterator[Any]:
-    for policy in spec.policies:
-        if policy.policy not in POLICIES:
-            yield resolve_policy(policy.policy)
-        yield from _resolve(policy.settings.get("link"))
-    for environment in spec.environments:
+def uses_own_code(parts: Parts) -> bool:
+    """Return whether ``parts`` name code that is not part of windvane."""
+    return any(True for _ in _list_own_code(parts))
+
+
+def _list_own_code(parts: Parts) -> Iterator[Any]:
+    for part in parts:
+        policy = getattr(part, "policy", None)
+        if policy is not None and policy not in POLICIES:
+            yield resolve_policy(policy)
+        yield from _resolve(getattr(part, "settings", {}).get("link"))
         for name in ("make", "arms", "link"):
-            yield from _resolve(getattr(environment, name, None))
-        yield from _resolve(getattr(getattr(environment, "drift", None), "function", None))
+            yield from _resolve(getattr(part, name, None))
+        yield from _resolve(getattr(getattr(part, "drift", None), "function", None))
 
 
 def _resolve(value: Any) -> Iterator[Any]:
@@ -69,18 +81,28 @@ def _resolve(value: Any) -> Iterator[Any]:
 
 def _hash_definition(value: Any) -> str:
     """Return a hash of the file of a class or function, or else of its own source or bytecode."""
-    module = str(getattr(value, "__module__", ""))
-    if module.partition(".")[0] in _LIBRARIES:
+    if _find_module(value).partition(".")[0] in _LIBRARIES:
         return ""
-    path = getattr(sys.modules.get(module), "__file__", None)
-    if path is not None and Path(path).is_file():
-        return "".join(_hash_file(name) for name in sorted(_list_modules(module, {})))
+    if modules := _list_source(value):
+        return "".join(map(_hash_file, modules))
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
     except (OSError, TypeError):
         code = [member.__code__ for member in vars(value).values() if inspect.isfunction(member)]
         code += [value.__code__] if inspect.isfunction(value) else []
         return hashlib.sha256(b"".join(map(marshal.dumps, code))).hexdigest()
+
+
+def _find_module(value: Any) -> str:
+    return str(getattr(value, "__module__", ""))
+
+
+def _list_source(value: Any) -> list[str]:
+    """Return the modules that define a class or function; none for a library, and for code that is not in a file."""
+    module = _find_module(value)
+    path = getattr(sys.modules.get(module), "__file__", None)
+    is_own = module.partition(".")[0] not in _LIBRARIES and path is not None and Path(path).is_file()
+    return sorted(_list_modules(module, {})) if is_own else []
 
 
 def _list_modules(module: str, known: dict[str, None]) -> dict[str, None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,14 +18,17 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
 from windvane.lab.run.build import build_environment, build_policy, close_environment
-from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
+from windvane.lab.run.cells import CellSpec, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import DelayedRewards
 
 if TYPE_CHECKING:
-    from windvane.lab.spec.experiment_spec import Spec
     from windvane.policies.base import Policy
 
 STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
+QUANTITIES = (
+    "learning", "beta", "tracking", "tracking_bound", "lemma_2_slack", "lemma_3_slack", "lemma_4_slack",
+)  # fmt: skip
+"""The diagnostics of a recorded round, which :mod:`windvane.lab.run.diagnostics` defines."""
 Tick = Callable[[int], None]
 
 
@@ -55,19 +58,16 @@ class CellResult:
     outside: Array  # [n], share of rounds with the estimate outside Theta; nan where there is none
     stages: Array  # [n, STAGES], share of rounds by projection stage; nan where there is none
     paths: dict[int, ThetaPath]  # by variant, of run 0
-    diagnostics: dict[str, Array]  # [n, R] each
+    diagnostics: dict[str, Array]  # QUANTITIES, [n, R] each; empty where they are not recorded
     seconds: float  # in select and update
-    versions: dict[str, str] = field(default_factory=dict)
 
 
-def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+def play_cell(spec: CellSpec, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
-    ids, variants = cell.lanes(spec.runs)
-    environment = build_environment(
-        spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
-    )
-    points = list_variants(spec.policies[cell.policy].sweep)
-    policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
+    ids, variants = spec.list_lanes()
+    environment = build_environment(spec.environment, horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed)
+    points = list_variants(spec.policy.sweep)
+    policy = build_policy(spec.policy, environment, [points[v] for v in variants])
     try:
         return _play(spec, environment, policy, _Recorder(spec, environment, policy, ids, variants), tick)
     finally:
@@ -75,7 +75,7 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
 
 
 def _play(
-    spec: Spec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
+    spec: CellSpec, environment: AnyEnvironment, policy: Policy, recorder: _Recorder, tick: Tick | None
 ) -> CellResult:
     """Play all rounds."""
     from windvane.lab.run.diagnostics import Diagnostics, applies  # imports numba, which readers of results do not need
@@ -90,13 +90,13 @@ def _play(
         offer = environment.round(t)
         recorded = recorder.is_recorded(t)
         if probe:
-            probe.before(offer, recorded)
+            probe.begin_round(offer, recorded)
         began = clock()
         choice = policy.select(offer.arms, offer.valid)
         spent += clock() - began
         choice = offer.check_choice(choice, "select(arms)")  # a policy of the user's own may return anything
         if probe:
-            probe.after(offer, choice)
+            probe.measure_decision(offer, choice)
         x = offer.arms[everyone, choice]
         reward, mean = environment.play(offer, choice)
         delay = environment.delays(t)
@@ -105,7 +105,7 @@ def _play(
             policy.update(x, reward)
             spent += clock() - began
             if probe:
-                probe.learnt(x, mean, np.full(len(x), float(t)), None)
+                probe.learn(x, mean, np.full(len(x), float(t)), None)
         else:
             delayed.add(t, x, reward, mean, delay)
             for batch in delayed.collect(t):
@@ -113,11 +113,11 @@ def _play(
                 policy.update(batch.x, batch.reward, round=batch.decided, mask=batch.mask)
                 spent += clock() - began
                 if probe:
-                    probe.learnt(batch.x, batch.mean, batch.decided, batch.mask)
-        recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
+                    probe.learn(batch.x, batch.mean, batch.decided, batch.mask)
+        recorder.add(t, offer.theta, offer.best - mean, reward, probe.read_row() if probe and recorded else {})
         if tick:
             tick(t)
-    return recorder.result(spent)
+    return recorder.build_result(spent)
 
 
 class _Recorder:
@@ -125,7 +125,7 @@ class _Recorder:
 
     def __init__(
         self,
-        spec: Spec,
+        spec: CellSpec,
         environment: AnyEnvironment,
         policy: Policy,
         ids: npt.NDArray[np.int64],
@@ -175,7 +175,7 @@ class _Recorder:
             self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
         self._next = min(at + 1, len(self._rounds) - 1)
 
-    def result(self, seconds: float) -> CellResult:
+    def build_result(self, seconds: float) -> CellResult:
         from windvane.policies.base import Policy
 
         T, n = self._environment.horizon, len(self._ids)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane.lab.run.cells import Cell, list_variants
-from windvane.lab.run.play import STAGES, CellResult
+from windvane.lab.run.play import QUANTITIES, STAGES, CellResult
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windvane.lab.spec.policy_spec import PolicySpec
 
 
-def parquet_bytes(table: pyarrow.Table) -> bytes:
+def encode_parquet(table: pyarrow.Table) -> bytes:
     """Return the content of a Parquet file with this table."""
     import pyarrow.parquet
 
@@ -28,7 +28,7 @@ def parquet_bytes(table: pyarrow.Table) -> bytes:
     return buffer.getvalue()
 
 
-def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
+def build_tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
     """Return the result of a cell as tables. The names of environment and policy are in every row."""
     import pyarrow as pa
 
@@ -42,7 +42,9 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
             name: pa.DictionaryArray.from_arrays(pa.array(same), pa.array([value])) for name, value in names.items()
         }
         variant = {"variant": pa.array(columns["variant"])}
-        swept = {f"sweep_{name}": _swept_column(spec, policy, name).take(variant["variant"]) for name in names_swept}
+        swept = {
+            f"sweep_{name}": _build_swept_column(spec, policy, name).take(variant["variant"]) for name in names_swept
+        }
         return pa.table({**constant, **variant, **swept, **columns})
 
     n, R = result.regret.shape
@@ -51,8 +53,11 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
         "run": np.repeat(result.lanes, R),
         "round": np.tile(result.rounds, n),
         "regret": result.regret.ravel(),
-        **{name: values.ravel() for name, values in result.diagnostics.items()},
     }
+    if spec.diagnostics:  # a column of nulls where there are none, so that the files of all cells have one schema
+        nothing = pa.nulls(n * R, pa.float64())
+        found = {name: values.ravel() for name, values in result.diagnostics.items()}
+        curves |= {name: found.get(name, nothing) for name in QUANTITIES}
     runs = {
         "variant": result.variants,
         "run": result.lanes,
@@ -81,7 +86,7 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
     return parts
 
 
-def _swept_column(spec: Spec, policy: PolicySpec, name: str) -> pyarrow.Array:
+def _build_swept_column(spec: Spec, policy: PolicySpec, name: str) -> pyarrow.Array:
     """Return the value of a swept setting in each variant of a policy; null if the policy does not sweep it.
 
     The type of the column is the same for all policies, so that the files of all cells have one schema.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Collection
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -17,30 +18,34 @@ import windvane
 from windvane.lab.run.own_code import hash_own_code
 
 if TYPE_CHECKING:
-    from windvane.lab.spec.experiment_spec import Spec
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
+    from windvane.lab.spec.policy_spec import PolicySpec
 
 PACKAGE = Path(__file__).parent
 OTHERS = ("agent", "cli", "client", "lab", "service")  # packages that this one never imports: a contract checks it
 
 
-def list_versions(spec: Spec) -> dict[str, str]:
-    """Return the versions that can change the last bit of a result: of all code, the libraries and the processor."""
+def list_versions(parts: Collection[AnyEnvironmentSpec | PolicySpec]) -> dict[str, str]:
+    """Return the versions that can change the last bit of a result: of all code, the libraries and the processor.
+
+    ``parts`` are the environments and policies of the result.
+    """
     from windvane.kernels.cache import host_processor
 
-    kinds = {environment.kind for environment in spec.environments}
+    kinds = {getattr(part, "kind", None) for part in parts}
     return {
         "windvane": windvane.__version__,
-        "code": _code_hash(),
+        "code": _hash_package(),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
         "processor": host_processor(),
-        **({"own code": own} if (own := hash_own_code(spec)) else {}),
+        **({"own code": own} if (own := hash_own_code(parts)) else {}),
         **({"gymnasium": metadata.version("gymnasium")} if "gymnasium" in kinds else {}),
     }
 
 
 @cache
-def _code_hash() -> str:
+def _hash_package() -> str:
     """Return a hash of every source file that a number can depend on."""
     root = Path(windvane.__file__).parent
     digest = hashlib.sha256()

@@ -14,12 +14,12 @@ import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windvane.errors import WindvaneError
 from windvane.kernels.threads import get_threads, set_threads
 from windvane.lab.run.build import build_environment, build_policy, close_environment, resolve_policy
-from windvane.lab.run.cells import Cell, list_variants
+from windvane.lab.run.cells import Cell, CellSpec, list_variants
 from windvane.lab.run.own_code import uses_own_code
 from windvane.lab.run.play import CellResult, play_cell
 from windvane.lab.run.progress import ProgressWriter
@@ -72,6 +72,7 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell], report: Callable[[int, in
 
 
 Finished = tuple[int, Cell, CellResult | CellError]
+Task = tuple[CellSpec, int, str, int, bool]
 
 
 class Work:
@@ -92,11 +93,12 @@ class Work:
         """Note how long a cell took, to plan the other cells of this policy in this environment."""
         self._seconds[cell.environment, cell.policy] = seconds / (cell.last - cell.first)
 
-    def tasks(self) -> Iterator[tuple[Spec, int, Cell, str, int, bool]]:
+    def choose_tasks(self) -> Iterator[Task]:
         """Yield the arguments of :func:`_compute` for each cell; the next cell is chosen when it is needed."""
         while self._left:  # cells of unknown duration first, then the slowest
             slowest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
-            yield self.spec, *self._left[slowest].popleft(), *self._common
+            index, cell = self._left[slowest].popleft()
+            yield cell.select_from(self.spec), index, *self._common
             if not self._left[slowest]:
                 del self._left[slowest]
 
@@ -110,7 +112,7 @@ def compute_cells(work: Work, jobs: int, cluster: str | None) -> Generator[Finis
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _use_threads(count: int) -> Iterator[None]:
     before = get_threads()
     set_threads(count)
     try:
@@ -119,20 +121,25 @@ def _threads(count: int) -> Iterator[None]:
         set_threads(before)
 
 
-def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: int, raises: bool) -> Finished:
+def _compute(spec: CellSpec, index: int, counters: str | None, threads: int, raises: bool) -> Finished:
     """Compute one cell in a worker; a failure names policy and environment, and is raised or returned."""
-    with _threads(threads):
+    cell = spec.cell
+    with _use_threads(threads):
         try:
-            result = play_cell(spec, cell, ProgressWriter(counters, index, cell.last - cell.first))
+            return index, cell, play_cell(spec, ProgressWriter(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
-            policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
+            policy, environment = spec.policy.name, spec.environment.name
             text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
             failure = CellError(text, policy, environment)
             if not raises:
                 return index, cell, failure
             raise failure from error
-    result.versions = list_versions(spec)
-    return index, cell, result
+
+
+def _compute_elsewhere(*task: Any) -> tuple[Finished, dict[str, str]]:
+    """Compute one cell on a cluster; also return the versions that this worker has."""
+    spec: CellSpec = task[0]
+    return _compute(*task), list_versions([spec.environment, spec.policy])
 
 
 def _begin_worker(parent: int) -> None:
@@ -148,7 +155,7 @@ def _begin_worker(parent: int) -> None:
 
 
 def _run_here(work: Work) -> Generator[Finished]:
-    for task in work.tasks():
+    for task in work.choose_tasks():
         yield _compute(*task)
 
 
@@ -171,8 +178,9 @@ def _run_in_processes(work: Work, jobs: int) -> Generator[Finished]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
-            yield from pool(compute(*task) for task in work.tasks())
-        if uses_own_code(work.spec):  # workers keep modules that they have imported, and the user may edit them
+            yield from pool(compute(*task) for task in work.choose_tasks())
+        parts = [*work.spec.policies, *work.spec.environments]
+        if uses_own_code(parts):  # workers keep modules that they have imported, and the user may edit them
             get_reusable_executor().shutdown(wait=True)
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
@@ -182,11 +190,16 @@ def _run_in_processes(work: Work, jobs: int) -> Generator[Finished]:
 
 
 def _run_on_cluster(work: Work, jobs: int, address: str) -> Generator[Finished]:
-    from windvane.lab.run.cluster import on_cluster
+    from windvane.lab.run.cluster import run_on_cluster
 
-    here = list_versions(work.spec)
-    for index, cell, result in on_cluster(_compute, list(work.tasks()), workers=jobs, address=address):
-        worker = result.versions if isinstance(result, CellResult) else here
-        if different := [name for name, version in here.items() if worker.get(name) != version]:
+    here: dict[tuple[int, int], dict[str, str]] = {}  # by environment and policy, whose own code counts
+    tasks = list(work.choose_tasks())
+    for spec, *_ in tasks:
+        if (place := (spec.cell.environment, spec.cell.policy)) not in here:
+            here[place] = list_versions([spec.environment, spec.policy])
+    for finished, versions in run_on_cluster(_compute_elsewhere, tasks, workers=jobs, address=address):
+        _, cell, _ = finished
+        expected = here[cell.environment, cell.policy].items()
+        if different := [name for name, version in expected if versions.get(name) != version]:
             raise CellError(f"a cluster worker and this process have different versions of {', '.join(different)}")
-        yield index, cell, result
+        yield finished

@@ -18,6 +18,7 @@ from windvane.lab.run.build import (
     FILLED,
     FILLED_ALWAYS,
     FORGETTING,
+    LISTABLE,
     PER_LANE,
     TRUTHS,
     build_policy,
@@ -28,7 +29,7 @@ from windvane.lab.run.build import (
 from windvane.lab.run.cells import list_variants
 from windvane.lab.spec.field_types import NOT_A_FLAG, Checked, OptionalText, optional, spec_model
 from windvane.lab.spec.python_objects import Table, find_name, freeze, name_link
-from windvane.lab.spec.spec_errors import SpecError, add_hint, locate, located, suggest
+from windvane.lab.spec.spec_errors import FieldPath, SpecError, add_hint, locate, located, suggest
 from windvane.policies.registry import POLICIES, Signature
 
 if TYPE_CHECKING:
@@ -236,10 +237,11 @@ class PolicySpec:
                     allowed = [other for other in signature.names if other not in FILLED_ALWAYS]
                     problem = f"{signature.cls.__name__} has no such setting"
                     raise SpecError((place, name), add_hint(problem, suggest(name, allowed)))
-                for index, entry in enumerate(value) if place == "sweep" else ((None, value),):
-                    if isinstance(entry, bool) and signature.is_number(name):
-                        path = (place, name) if index is None else (place, name, index)
-                        raise SpecError.of(path, entry, NOT_A_FLAG)
+                values: dict[FieldPath, Any] = {(place, name): value}
+                if place == "sweep":
+                    values = {(place, name, index): swept for index, swept in enumerate(value)}
+                for path, entry in values.items():
+                    _check_setting(signature, path, entry)
         names = {*self.settings, *self.sweep}
         for name in signature.required:
             is_filled = name == "truth" and getattr(signature.cls, "needs_truth", False)
@@ -250,6 +252,18 @@ class PolicySpec:
                 raise SpecError(("told",), f"{signature.cls.__name__} has no argument {truth!r}")
         if self.told and FORGETTING & names:
             raise SpecError(("told",), f"must be empty, because {min(FORGETTING & names)} already sets the forgetting")
+
+
+def _check_setting(signature: Signature, path: FieldPath, value: Any) -> None:
+    """Refuse a value that the constructor would misread: a flag as a number, or a list as one value per lane."""
+    from windvane.policies.base import Policy
+
+    name = str(path[1])
+    if isinstance(value, bool) and signature.is_number(name):
+        raise SpecError.of(path, value, NOT_A_FLAG)
+    if isinstance(value, tuple) and name in LISTABLE and issubclass(signature.cls, Policy):
+        hint = f"every run has the same settings; to compare several values, write sweep = {{ {name} = [...] }}"
+        raise SpecError.of(path, list(value), "a single number", hint)
 
 
 def label_variant(policy: str, variant: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from windvane import theory
 from windvane.arguments import check_positive, check_whole
 from windvane.lab.results.results import group_by_environment
-from windvane.lab.results.summary import Row, row_of
+from windvane.lab.results.summary import Row, summarise_entry
 from windvane.lab.spec.environment_spec import LabelledStreamSpec
 from windvane.links import Link, get_link
 from windvane.policies.registry import POLICIES
@@ -115,7 +115,7 @@ def evaluate_results(
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())
         constants: dict[str, Any] = {name: getattr(world, name) for name in ("dim", "link", "S", "L", "sigma")}
         bounds = evaluate(horizon=spec.horizon, drift=drift, gamma=gamma, **constants, **settings)
-        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, list(map(row_of, entries))))
+        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, list(map(summarise_entry, entries))))
     return measured
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.lab.results.results import Results, group_by_environment
-from windvane.lab.results.summary import Row, spread, summary_rows
+from windvane.lab.results.summary import Row, measure_spread, summarise_entries
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
@@ -74,7 +74,7 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> Ratio:
     A run uses the same random numbers in all environments, so the standard error is over whole runs.
     """
     value = math.exp(sum(math.log(comparison.ratio) for comparison in comparisons) / len(comparisons))
-    se, _ = spread(np.mean([comparison.influence for comparison in comparisons], axis=0))
+    se, _ = measure_spread(np.mean([comparison.influence for comparison in comparisons], axis=0))
     return Ratio(value, value * se)
 
 
@@ -122,7 +122,7 @@ def run_no_tuning(
     comparisons = []
     for world, results in zip(base.environments, run_parts(parts, folder, conduct, recipe), strict=True):
         own, chosen = (entry.final for entry in results.entries[:2])
-        rows = dict(zip(("adaptive", "chosen", "master", "greedy", "untold"), summary_rows(results), strict=True))
+        rows = dict(zip(("adaptive", "chosen", "master", "greedy", "untold"), summarise_entries(results), strict=True))
         influence, (memory, scale) = own / own.mean() - chosen / chosen.mean(), pairs[world.name]
         comparisons.append(Comparison(world.name, world in set_aside, memory, scale, influence=influence, **rows))
     return comparisons

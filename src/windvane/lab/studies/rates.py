@@ -17,7 +17,7 @@ import numpy as np
 
 from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
-from windvane.lab.results.summary import spread
+from windvane.lab.results.summary import measure_spread
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 from windvane.lab.studies.bounds import evaluate
@@ -93,8 +93,8 @@ def run_rates(
         slope, se, half = fit_slope(horizons, finals, confidence)
         family = Slope(
             name=name, proven=proven, horizons=list(horizons), drifts=drifts, mean=finals.mean(axis=1).tolist(),
-            se=[spread(values)[0] for values in finals], slope=slope, slope_se=se, low=slope - half, high=slope + half,
-            bound=bound, bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
+            se=[measure_spread(values)[0] for values in finals], slope=slope, slope_se=se, low=slope - half,
+            high=slope + half, bound=bound, bound_slope=fit_slope(horizons, np.array(bound)[:, None])[0],
         )  # fmt: skip
         slopes.append(family)
     return slopes
@@ -112,7 +112,7 @@ def fit_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95)
     weights = (x - x.mean()) / np.square(x - x.mean()).sum()
     mean = regrets.mean(axis=1)
     slope = float(weights @ np.log(mean))
-    se, _ = spread(weights @ (regrets / mean[:, None]))
+    se, _ = measure_spread(weights @ (regrets / mean[:, None]))
     return slope, se, se * float(stdtrit(max(regrets.shape[1] - 1, 1), 0.5 + 0.5 * confidence))
 
 

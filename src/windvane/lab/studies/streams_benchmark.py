@@ -16,9 +16,9 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
-from windvane.lab.results.folder import slugs
+from windvane.lab.results.folder import make_slugs
 from windvane.lab.results.results import Entry, Results
-from windvane.lab.results.summary import spread
+from windvane.lab.results.summary import measure_spread
 from windvane.lab.spec.experiment_spec import LabelledStreamSpec, Spec
 from windvane.lab.studies import benchmarks
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
@@ -85,7 +85,7 @@ def streams_experiments(
 
 def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct = simulate_part) -> Results:
     """Run each experiment in its own folder inside ``folder``, and return all entries together."""
-    folders = slugs(experiment.file.name for experiment in experiments)
+    folders = make_slugs(experiment.file.name for experiment in experiments)
     parts = [
         ExperimentPart(folders[file.name], f"{file.name}, file {number} of {len(experiments)}", spec)
         for number, (spec, file, _, _) in enumerate(experiments, 1)
@@ -101,8 +101,8 @@ def score_entry(entry: Entry) -> StreamScore:
     rewards = 1.0 - entry.final / entry.horizon
     return StreamScore(
         environment=entry.environment, label=entry.label, runs=len(entry.lanes), mean_reward=float(rewards.mean()),
-        se=spread(rewards)[0], last_tenth=float(recent_accuracy(entry).mean()), mistakes=float(entry.final.mean()),
-        microseconds=entry.microseconds,
+        se=measure_spread(rewards)[0], last_tenth=float(recent_accuracy(entry).mean()),
+        mistakes=float(entry.final.mean()), microseconds=entry.microseconds,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from windvane.arguments import Array, check_number, check_whole
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import group_by_environment
-from windvane.lab.results.summary import difference, spread
+from windvane.lab.results.summary import compare_pair, measure_spread
 from windvane.lab.spec.policy_spec import SCALES, PolicySpec
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def read_sweep(results: Results, environment: str | None = None, confidence: flo
     best = min(finished, key=lambda entry: float(entry.final.mean()))
     for entry in finished:
         at = _place(entry, names, axes)
-        mean[at], (se[at], _) = float(entry.final.mean()), spread(entry.final)
-        close[at] = entry is best or not difference(entry, best, confidence).low > 0.0  # low is nan for one run
+        mean[at], (se[at], _) = float(entry.final.mean()), measure_spread(entry.final)
+        close[at] = entry is best or not compare_pair(entry, best, confidence).low > 0.0  # low is nan for one run
     place, (gammas, scales) = _place(best, names, axes), axes
     return SweepGrid(best.environment, best.policy, runs, gammas, scales, mean, se, place, close)
 

@@ -19,7 +19,7 @@ from windvane import theory
 from windvane.arguments import check_not_negative
 from windvane.environments import Arc, BallArms
 from windvane.errors import ArgumentError
-from windvane.lab.results.summary import Row, summary_rows
+from windvane.lab.results.summary import Row, summarise_entries
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
 
@@ -74,7 +74,7 @@ def run_unknown_drift(
     specs = [unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed) for drift in drifts]
     parts = [ExperimentPart(f"drift-{B:g}", f"B_T = {B:g}", spec) for B, spec in zip(drifts, specs, strict=True)]
     finished = run_parts(parts, folder, conduct, {"name": "study", "study": "unknown-drift"})
-    return UnknownDrift(list(drifts), horizon, runs, seed, [summary_rows(results) for results in finished])
+    return UnknownDrift(list(drifts), horizon, runs, seed, [summarise_entries(results) for results in finished])
 
 
 def draw(study: UnknownDrift, folder: Path) -> list[Path]:

@@ -71,6 +71,16 @@
     }
   }
 
+  /* A piece of a line, for a legend. */
+  function sample(colour, dash) {
+    const [svg, line] = ["svg", "line"].map((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
+    const look = { x2: "100%", y1: "50%", y2: "50%", stroke: colour, "stroke-width": 3, "stroke-dasharray": dash };
+    for (const [name, value] of Object.entries(look)) line.setAttribute(name, value);
+    svg.setAttribute("aria-hidden", "true");
+    svg.append(line);
+    return svg;
+  }
+
   /* --- regret: boxes that hide curves, buttons for the axes --- */
 
   function regret(figure, chart) {
@@ -78,10 +88,9 @@
     const legend = figure.querySelector(".legend");
     const bands = figure.querySelector("input.bands");
     const low = chart.data.map((trace) => (trace.meta.kind === "low" ? trace.y : null));
-    const boxes = chart.legend.map(({ label, colour }) => {
+    const boxes = chart.legend.map(({ label, colour, dash }) => {
       const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: true });
-      const swatch = document.createElement("i");
-      swatch.style.borderTopColor = colour;
+      const swatch = sample(colour, dash);
       const row = document.createElement("label");
       row.append(box, swatch, document.createTextNode(label));
       legend.append(row);
