@@ -48,8 +48,10 @@ def test_a_log_that_is_not_sound_fails_the_check(folder: Path) -> None:
 
 
 def test_drift(folder: Path) -> None:
-    result, text = run(f"drift clicks.csv {COLUMNS}", folder)
+    document, text = run(f"drift clicks.csv {COLUMNS}", folder)
+    result, value = document["diagnosis"], document["value_of_forgetting"]["difference"]
     assert result["verdict"] == "drift"
+    assert value["low"] < value["value"] < value["high"]
     assert text.splitlines()[0] == result["answer"]
     assert re.match(r"Your world drifts: half of what a reward teaches is lost after .* \(.* to .*\)\.", text)
     assert "windvane.Agent(features=" in text
@@ -58,8 +60,8 @@ def test_drift(folder: Path) -> None:
 
 
 def test_no_drift(folder: Path) -> None:
-    result, text = run(f"drift still.csv {COLUMNS}", folder)
-    assert result["verdict"] == "no drift seen"
+    document, text = run(f"drift still.csv {COLUMNS}", folder)
+    assert document["diagnosis"]["verdict"] == "no drift seen"
     assert text.startswith("No drift seen")
 
 
@@ -128,8 +130,8 @@ def test_the_log_of_the_demo_is_analysed_end_to_end(tmp_path: Path) -> None:
     checked, _ = run("check log.ndjson", tmp_path)
     assert checked["verdict"] in ("ok", "warning")  # a short log may have a rare arm
     assert checked["rows"] > 100
-    diagnosis, _ = run("drift log.ndjson", tmp_path)
-    assert diagnosis["verdict"] in ("drift", "no drift seen", "cannot be answered")
+    document, _ = run("drift log.ndjson", tmp_path)
+    assert document["diagnosis"]["verdict"] in ("drift", "no drift seen", "cannot be answered")
     evaluation, _ = run("replay log.ndjson --policy AdaptiveGLMUCB --policy UniformRandom", tmp_path)
     own = evaluation["policies"][0]["recommendations"]
     if own["value"]["value"] is not None:  # it is the policy that wrote the log, without its exploration

@@ -108,14 +108,17 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
       windvane drift log.ndjson
       windvane drift clicks.csv --time when --arm banner --reward clicked --features hour,device
     """
-    from windvane.logs import diagnose_drift
+    from windvane.logs import diagnose_drift, value_forgetting
     from windvane.logs.report.drift_page import describe_drift
 
     rows = source.read(log)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=lambda part, done, total: bar(done, total, part))
-    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows))
-    return _publish(page, result, report or Path(f"{log.stem}-drift.html"))
+        bar(1, text="what forgetting is worth")
+        value = value_forgetting(rows, result, alpha=alpha, seed=seed)
+    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value)
+    target = report or Path(f"{log.stem}-drift.html")
+    return _publish(page, {"diagnosis": result, "value_of_forgetting": value}, target)
 
 
 def replay(

@@ -2,6 +2,7 @@ from .drift.diagnosis import DriftDiagnosis as DriftDiagnosis, diagnose_drift as
 from .evaluation.estimates import Estimate as Estimate, Evaluation as Evaluation
 from .evaluation.evaluator import evaluate as evaluate
 from .file_log import FileLog as FileLog
+from .forgetting_value import value_forgetting as value_forgetting
 from .log import ArrayLog as ArrayLog, Log as Log, LogBatch as LogBatch, LogSchema as LogSchema
 from .log import from_arrays as from_arrays
 from .row_problems import ProblemCount as ProblemCount, Problems as Problems, RowProblem as RowProblem

@@ -15,6 +15,7 @@ from windvane.lab.figures.style import BETTER, INK, PALETTE, WORSE
 from windvane.logs.drift.diagnosis import DriftDiagnosis
 from windvane.logs.drift.evidence import UNKNOWN
 from windvane.logs.drift.feature_drift import FeatureDrift
+from windvane.logs.evaluation.estimates import PolicyComparison
 from windvane.logs.log import LogSchema
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.report.time_axis import TimeAxis
@@ -23,11 +24,13 @@ MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more
 NEVER = "never"
 
 
-def describe_drift(diagnosis: DriftDiagnosis, *, schema: LogSchema, facts: dict[str, str]) -> LogPage:
-    """Return the page about a diagnosis."""
+def describe_drift(
+    diagnosis: DriftDiagnosis, *, schema: LogSchema, facts: dict[str, str], value: PolicyComparison | None = None
+) -> LogPage:
+    """Return the page about a diagnosis. ``value``: what forgetting is worth in rewards."""
     sections = [
         *_describe_evidence(diagnosis),
-        *_describe_memory(diagnosis),
+        *_describe_memory(diagnosis, value),
         *_describe_what(diagnosis),
         *_describe_features(diagnosis, schema),
         *_describe_change_points(diagnosis, schema),
@@ -75,7 +78,7 @@ def format_memory(decisions: float, seconds: float | None) -> str:
     return f"{decisions:,.0f} decisions" + ("" if seconds is None else f" ({describe_seconds(seconds)})")
 
 
-def _describe_memory(diagnosis: DriftDiagnosis) -> Iterator[Section]:
+def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) -> Iterator[Section]:
     memory, rate, cost = diagnosis.memory, diagnosis.rate, diagnosis.cost
     if memory is None:
         return
@@ -104,12 +107,22 @@ def _describe_memory(diagnosis: DriftDiagnosis) -> Iterator[Section]:
             ["loss of never forgetting (nats per 1,000 rewards)",
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
+    lines = []
+    if value is not None:
+        worth = value.difference
+        ends = [worth.value, worth.low, worth.high]
+        rows.append(["reward per decision lost by never forgetting", *("–" if x is None else f"{x:.3g}" for x in ends)])
+        reason = f"It cannot be answered: {worth.reason}." if worth.value is None else ""
+        size = (
+            "" if worth.effective_sample_size is None else f" {worth.effective_sample_size:,.0f} effective decisions."
+        )
+        lines.append(f"Reward lost by never forgetting: {worth.estimand};{size} {reason or worth.caveat}")
     table = DataTable(["", "estimate", "low", "high"], rows, "95 % intervals.")
     caption = (
         "Mean loss of predictions by memory, the best at the bottom. Filled: not significantly worse than any other."
     )
     picture = Picture(_draw_losses(diagnosis), "Chart: the loss of predictions by the memory of the model.", caption)
-    yield Section("How much memory", (), table, [picture])
+    yield Section("How much memory", lines, table, [picture])
 
 
 def _draw_losses(diagnosis: DriftDiagnosis) -> Figure:

@@ -1,0 +1,55 @@
+"""What forgetting is worth in rewards: the memory that predicted best against never forgetting, on the same log."""
+
+from __future__ import annotations
+
+import math
+
+from windvane.logs.drift.diagnosis import DriftDiagnosis
+from windvane.logs.evaluation.estimates import PolicyComparison
+from windvane.logs.evaluation.evaluator import evaluate
+from windvane.logs.log import Log
+
+FORGETS, NEVER_FORGETS = "with the best memory", "never forgets"
+
+
+def value_forgetting(
+    log: Log, diagnosis: DriftDiagnosis, *, alpha: float = 0.05, seed: int = 0, jobs: int | None = None
+) -> PolicyComparison | None:
+    """Return how much more the default policy would have earned with the best memory than without forgetting.
+
+    Parameters
+    ----------
+    log
+        The log.
+    diagnosis
+        Its diagnosis, which has the memory that predicted best.
+    alpha, seed, jobs
+        As in :func:`windvane.logs.evaluate`.
+
+    Returns
+    -------
+    PolicyComparison or None
+        The paired difference of the values of recommendations, in the unit of the log, or why it cannot be answered.
+        None if the log has no propensities, or if never forgetting predicted best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from windvane.logs import diagnose_drift, from_arrays
+    >>> log = from_arrays([[[1.0], [0.5]]] * 30, [0, 1] * 15, [1.0, 0.0] * 15)
+    >>> value_forgetting(log, diagnose_drift(log)) is None
+    True
+    """
+    if diagnosis.memory is None or log.schema.propensities == "none":
+        return None
+    memory = min(diagnosis.memory.losses, key=lambda entry: entry.loss).memory
+    if math.isinf(memory):
+        return None
+    policies = [
+        (FORGETS, "AdaptiveGLMUCB", {"memories": [memory]}),
+        (NEVER_FORGETS, "AdaptiveGLMUCB", {"memories": [math.inf]}),
+    ]
+    evaluation = evaluate(
+        log, policies, estimands=("recommendations",), baseline=NEVER_FORGETS, alpha=alpha, seed=seed, jobs=jobs
+    )
+    return next((each for each in evaluation.comparisons if each.policy == FORGETS), None)
