@@ -13,7 +13,7 @@ from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.rate import fit_block
 from windvane.logs.drift.replay import divide
 from windvane.logs.drift.rows import RewardedRows
-from windvane.logs.drift.score_process import holm, assess_joint
+from windvane.logs.drift.score_process import assess_joint, holm
 
 DAY, WEEK = 86_400.0, 604_800.0
 SHORTEST_CALENDAR = 2.0 * DAY  # of a log: an hour of the day must be seen on two days to be told from a drift
