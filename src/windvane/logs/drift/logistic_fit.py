@@ -14,7 +14,7 @@ from windvane.arguments import Array
 
 CHUNK = 65_536  # rows at a time: the workspace, a weighted copy of them, stays small and in the cache
 MOST_STEPS = 60  # Newton's method needs about ten; each step far out moves logits by 1, and 60 reach any double
-CLOSE = 1e-9  # squared Newton decrement, in nats, at which an estimate is final: far below the noise, of order 1
+CLOSE = 1e-12  # squared Newton decrement at which an estimate is final: within 1e-6 of its standard error
 RANK = 1e-10  # eigenvalues below this part of the largest are rounding errors of sums of 1e6 terms, and count as 0
 GAP = 1e-3  # nats by which the bound on the supremum may exceed the likelihood: nothing against log(1 / alpha)
 FLAT = 1e-3  # rows with a component above this part of L in a flat direction may be separated by it
