@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from support.drifting_logs import displacement, examine, is_plausible, simulate
 
+from support.drifting_logs import displacement, examine, is_plausible, simulate
 from windvane.environments import Arc, RandomWalk, Static
 from windvane.logs.drift.best_memory import (
     choose_memory,
@@ -164,6 +165,6 @@ def test_lengths_of_blocks_double_and_leave_enough_pairs() -> None:
     rows = read_rows(simulate(Static(), rounds=3000, lanes=1).log(0))
     lengths = choose_lengths(rows, 100.0)
     assert lengths[0] == 100
-    assert all(b == 2 * a for a, b in zip(lengths, lengths[1:], strict=False))
+    assert all(b == 2 * a for a, b in itertools.pairwise(lengths))
     assert 3000 // lengths[-1] >= 5
     assert choose_lengths(rows, math.inf) == [600]

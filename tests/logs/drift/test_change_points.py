@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from support.drifting_logs import is_plausible, simulate
 
+from support.drifting_logs import is_plausible, simulate
 from windvane.environments import Static, Switches
 from windvane.logs.drift.change_points import find_change_points, seed_intervals, segment
 from windvane.logs.drift.rows import read_rows

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from scipy import stats
-from support.drifting_logs import SURE, examine, is_plausible, simulate
 
+from support.drifting_logs import SURE, examine, is_plausible, simulate
 from windvane import AdaptiveGLMUCB, Logistic
 from windvane.arguments import Array
 from windvane.environments import Arc, Static
@@ -79,7 +79,7 @@ def test_power_grows_with_the_drift() -> None:
 def test_power_curve() -> None:
     lanes = 60
     seen = [measure_power(angle, lanes) for angle in (0.0, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0)]
-    assert all(b >= a - 3 for a, b in zip(seen, seen[1:], strict=False))  # 60 lanes: noise of up to 3
+    assert all(b >= a - 3 for a, b in pairwise(seen))  # 60 lanes: noise of up to 3
     assert seen[0] <= 6
     assert seen[-1] == lanes
 

@@ -121,6 +121,12 @@ def fit_blocks(rows: RewardedRows, length: int) -> BlockFits:
     return BlockFits(np.array(thetas), np.array(covariances), np.array(clock))
 
 
+def take_root(matrices: Array) -> Array:
+    """Return R with R R' equal to positive semi-definite matrices, which may be singular: features may be collinear."""
+    values, vectors = np.linalg.eigh(matrices)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+
+
 class _Square(NamedTuple):
     value: float
     draws: Array  # of its estimate, around the value
@@ -128,7 +134,7 @@ class _Square(NamedTuple):
 
 def measure_square(fits: BlockFits, lag: int, metric: Array, rng: np.random.Generator) -> _Square:
     """Return D^2 at a lag in a metric, and draws of it as if the blocks' true parameters had that displacement."""
-    root = np.linalg.cholesky(metric + 1e-12 * np.trace(metric) * np.eye(len(metric)))
+    root = take_root(metric)
     thetas = fits.thetas @ root
     covariances = root.T @ fits.covariances @ root
     difference = thetas[lag:] - thetas[:-lag]
@@ -137,8 +143,8 @@ def measure_square(fits: BlockFits, lag: int, metric: Array, rng: np.random.Gene
     value = total - float(noise.mean())
     # The estimates are further apart than the parameters by their noise. Move them together before noise is added.
     shrunk = thetas.mean(axis=0) + math.sqrt(max(value, 0.0) / max(total, 1e-300)) * (thetas - thetas.mean(axis=0))
-    factors = np.linalg.cholesky(covariances + 1e-12 * np.eye(thetas.shape[1]) * covariances.max(initial=1e-12))
-    moved = shrunk + np.einsum("bij,kbj->kbi", factors, rng.standard_normal((DRAWS, *thetas.shape)))
+    noises = rng.standard_normal((DRAWS, *thetas.shape))
+    moved = shrunk + np.einsum("bij,kbj->kbi", take_root(covariances), noises, optimize=True)
     squares = np.square(moved[:, lag:] - moved[:, :-lag]).sum(axis=2).mean(axis=1) - noise.mean()
     return _Square(value, squares)
 
