@@ -12,6 +12,7 @@ from support.drifting_logs import SURE, is_plausible, simulate
 from windvane.arguments import Array
 from windvane.environments import Arc, Static
 from windvane.logs.drift.feature_drift import compute_curves, find_feature_drifts, find_fixed_sample_p
+from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.rows import read_rows
 from windvane.logs.drift.score_process import (
     CELLS,
@@ -75,7 +76,7 @@ def test_with_uneven_information_the_critical_values_differ_and_the_level_is_rig
 
 def test_the_statistics_of_a_known_process() -> None:
     x, reward = draw(2, 900, np.ones((900, 2)))
-    process = build_process(x, reward)
+    process = build_process(x, reward, fit_logistic(x, reward).theta)
     mu = 1.0 / (1.0 + np.exp(-x @ process.theta))
     ends = np.append(0, np.cumsum(np.bincount(np.searchsorted(process.ends, np.arange(900), side="right"))))[1:]
     total = np.cumsum(x * (reward - mu)[:, None], axis=0)[ends - 1]

@@ -20,7 +20,7 @@ from windvane.logs.drift.rate import Rate, estimate_rate
 from windvane.logs.drift.recommendation import explain, phrase_answer, recommend
 from windvane.logs.drift.replay import replay_log
 from windvane.logs.drift.rows import RewardedRows, read_rows
-from windvane.logs.drift.score_process import build_process
+from windvane.logs.drift.score_process import CLOSE, build_process
 from windvane.logs.drift.what_drifts import WhatDrifts, find_what_drifts
 from windvane.logs.log import Log
 
@@ -143,7 +143,7 @@ def diagnose_drift(
         )  # fmt: skip
         return _assemble(rows, alpha, seed, empty)
     begin("evidence")
-    fit = fit_logistic(rows.x, rows.reward)
+    fit = fit_logistic(rows.x, rows.reward, close=CLOSE)
     replay = replay_log(rows, measure_information_per_decision(rows, fit.theta))
     evidence = weigh_evidence(rows, replay, alpha)
     begin("memory")
