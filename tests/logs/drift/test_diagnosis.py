@@ -95,7 +95,7 @@ def test_all_randomness_follows_from_the_seed() -> None:
 def test_a_world_that_rests() -> None:
     diagnosis = diagnose_drift(simulate(Static(), rounds=2000, lanes=1, seed=32).log(0), calendar=False)
     assert diagnosis.verdict == "no drift seen"
-    assert "would have been seen" in diagnosis.answer
+    assert diagnosis.answer.startswith("No drift seen: one parameter fits all rewards, and a steady drift faster than ")
     assert diagnosis.change_points == ()
     assert diagnosis.memory is not None
     assert math.isinf(diagnosis.memory.effective_high)
@@ -103,6 +103,19 @@ def test_a_world_that_rests() -> None:
     assert diagnosis.what.summary == "Nothing was seen to drift."
     assert diagnosis.what.calendar_note == "not asked for"
     windvane.Agent(dim=diagnosis.dim, **diagnosis.recommendation)
+
+
+def test_a_drift_that_only_the_score_test_sees_is_mentioned() -> None:
+    """A turn by 0.4 in 2,000 rounds is too small for the e-process."""
+    past = simulate(Arc(angle=0.4), rounds=2000, lanes=10, seed=40)
+    answers = [diagnose_drift(past.log(lane), calendar=False) for lane in range(10)]
+    for diagnosis in answers:
+        assert diagnosis.verdict == "no drift seen"
+        assert diagnosis.features is not None
+        rejects = diagnosis.features.joint_p <= diagnosis.alpha
+        assert ("one parameter fits all rewards" in diagnosis.answer) != rejects
+        assert ("a score test for a sample of fixed size rejects" in diagnosis.answer) == rejects
+    assert any("rejects" in diagnosis.answer for diagnosis in answers)
 
 
 def test_declared_features_are_part_of_the_recommendation() -> None:

@@ -183,9 +183,9 @@ def _assemble(
     what: WhatDrifts | None = None,
     cost: Cost | None = None,
 ) -> DriftDiagnosis:
-    settings = recommend(rows, evidence, memory)
+    settings, p = recommend(rows, evidence, memory), 1.0 if features is None else features.joint_p
     return DriftDiagnosis(
-        answer=phrase_answer(evidence, memory, rate), verdict=evidence.verdict, source=rows.schema.source,
+        answer=phrase_answer(evidence, memory, rate, p, alpha), verdict=evidence.verdict, source=rows.schema.source,
         decisions=rows.decisions, rewards=len(rows), seconds=rows.seconds, dim=rows.dim, alpha=alpha, seed=seed,
         evidence=evidence, memory=memory, rate=rate, features=features, change_points=change_points, what=what,
         cost=cost, recommendation=settings, recommendation_note=explain(settings, memory),

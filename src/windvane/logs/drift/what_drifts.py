@@ -205,8 +205,12 @@ def find_what_drifts(
     ranking, contexts = measure_ranking(rows, seed), compare_contexts(rows, alpha)
     test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not asked for")
     if not has_drift:
-        summary = "The contexts shift, the rewards given them do not." if any(c.has_shifted for c in contexts) else (
-            "Nothing was seen to drift.")  # fmt: skip
+        summary = (
+            "Nothing was seen to drift." if p > alpha else f"Perhaps the coefficients: the score test has p = {p:.2g}."
+        )
+        if any(shift.has_shifted for shift in contexts):
+            summary = "The contexts shift, the rewards given them were not seen to." if p > alpha else (
+                f"The contexts shift. {summary}")  # fmt: skip
     else:
         moves = "the base rate moves, with nothing seen beyond it" if is_base else "the coefficients move"
         order = "" if ranking is None else (
