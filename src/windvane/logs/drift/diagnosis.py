@@ -20,7 +20,7 @@ from windvane.logs.drift.rate import Rate, estimate_rate
 from windvane.logs.drift.recommendation import explain, phrase_answer, recommend
 from windvane.logs.drift.replay import replay_log
 from windvane.logs.drift.rows import RewardedRows, read_rows
-from windvane.logs.drift.score_process import build_process
+from windvane.logs.drift.score_process import CLOSE, build_process
 from windvane.logs.drift.what_drifts import WhatDrifts, find_what_drifts
 from windvane.logs.log import Log
 
@@ -143,7 +143,7 @@ def diagnose_drift(
         )  # fmt: skip
         return _assemble(rows, alpha, seed, empty)
     begin("evidence")
-    fit = fit_logistic(rows.x, rows.reward)
+    fit = fit_logistic(rows.x, rows.reward, close=CLOSE)
     replay = replay_log(rows, measure_information_per_decision(rows, fit.theta))
     evidence = weigh_evidence(rows, replay, alpha)
     begin("memory")
@@ -183,9 +183,9 @@ def _assemble(
     what: WhatDrifts | None = None,
     cost: Cost | None = None,
 ) -> DriftDiagnosis:
-    settings = recommend(rows, evidence, memory)
+    settings, p = recommend(rows, evidence, memory), 1.0 if features is None else features.joint_p
     return DriftDiagnosis(
-        answer=phrase_answer(evidence, memory, rate), verdict=evidence.verdict, source=rows.schema.source,
+        answer=phrase_answer(evidence, memory, rate, p, alpha), verdict=evidence.verdict, source=rows.schema.source,
         decisions=rows.decisions, rewards=len(rows), seconds=rows.seconds, dim=rows.dim, alpha=alpha, seed=seed,
         evidence=evidence, memory=memory, rate=rate, features=features, change_points=change_points, what=what,
         cost=cost, recommendation=settings, recommendation_note=explain(settings, memory),

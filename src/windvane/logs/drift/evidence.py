@@ -34,9 +34,7 @@ from windvane.logs.drift.replay import Replay, log_mean
 from windvane.logs.drift.rows import RewardedRows
 
 FEWEST = 200  # rewards: blocks of one reward are the least that a curve of 200 points needs
-FEWEST_RARER = (
-    50  # rewards of the rarer kind: a rate is then known to about 1 / sqrt(50) = 14 %, enough to see it halve
-)
+FEWEST_RARER = 50  # rewards of the rarer kind: a rate is then known to about 1 / sqrt(50) = 14 %
 FEWEST_PER_COORDINATE = 10  # rewards of the rarer kind per coordinate, the usual minimum of a logistic regression
 
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "cannot be answered"
@@ -95,13 +93,8 @@ def compute_curve(rows: RewardedRows, replay: Replay) -> Array:
     theta, upper = np.zeros(rows.dim), np.empty(len(replay.ends))
     for i, end in enumerate(replay.ends):
         supremum = bound_supremum(rows.x[:end], rows.reward[:end], theta, rows.schema.L)
-        upper[i] = supremum.upper
-        if np.abs(rows.x[:end] @ supremum.theta).max() < LARGEST_START:
-            theta = supremum.theta
+        upper[i], theta = supremum.upper, supremum.theta
     return np.asarray(mixture - upper)
-
-
-LARGEST_START = 30.0  # a logit beyond which a start is not used: e^-30 leaves no information to start from
 
 
 def weigh_evidence(rows: RewardedRows, replay: Replay, alpha: float) -> Evidence:

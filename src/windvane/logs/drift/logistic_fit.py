@@ -14,10 +14,15 @@ from windvane.arguments import Array
 
 CHUNK = 65_536  # rows at a time: the workspace, a weighted copy of them, stays small and in the cache
 MOST_STEPS = 60  # Newton's method needs about ten; each step far out moves logits by 1, and 60 reach any double
-CLOSE = 1e-9  # squared Newton decrement, in nats, at which an estimate is final: far below the noise, of order 1
+CLOSE = 1e-12  # squared Newton decrement at which an estimate is final: within 1e-6 of its standard error
 RANK = 1e-10  # eigenvalues below this part of the largest are rounding errors of sums of 1e6 terms, and count as 0
 GAP = 1e-3  # nats by which the bound on the supremum may exceed the likelihood: nothing against log(1 / alpha)
 FLAT = 1e-3  # rows with a component above this part of L in a flat direction may be separated by it
+# Information, times L^2, below which a direction is flat. Where rows are separated, a Newton step moves logits by 1 and
+# gains about the information that is left, so a bound that gains less than GAP has far less than this left.
+FLAT_INFORMATION = 0.03
+NEGLIGIBLE = 1e-4  # information and score, times L^2 and L, of directions in which steps are not worth their time
+LARGEST_STEP = 5.0  # in logits: from far out, where the information is almost 0, a full step would be far too long
 SHORTEST_STEP = 1e-6  # of a line search
 
 
@@ -163,13 +168,12 @@ class Supremum(NamedTuple):
 class _Spectrum(NamedTuple):
     values: Array
     vectors: Array
-    inverse: Array
 
 
 def _decompose(information: Array) -> _Spectrum:
     values, vectors = np.linalg.eigh(information)
     kept = values > RANK * max(float(values[-1]), 1e-300)
-    return _Spectrum(values[kept], vectors[:, kept], (vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
+    return _Spectrum(values[kept], vectors[:, kept])
 
 
 def bound_gap(decrement: float, reach: float) -> float:
@@ -223,11 +227,12 @@ def bound_supremum(x: Array, reward: Array, start: Array, L: float) -> Supremum:
     z, theta = x @ start, start
     now = _evaluate(x, reward, z, None)
     spectrum = _decompose(measure_information(x, now.mu))
+    gap = np.inf
     for _ in range(MOST_STEPS):
-        step = spectrum.inverse @ now.score
+        step = _choose_step(now.score, spectrum, L)
         dz = x @ step
-        moved = _evaluate(x, reward, z + dz, None)
-        size = 1.0
+        size = min(1.0, LARGEST_STEP / max(float(np.abs(dz).max(initial=0.0)), LARGEST_STEP))
+        moved = _evaluate(x, reward, z + size * dz, None)
         while moved.value < now.value - GAP and size > SHORTEST_STEP:
             size *= 0.5
             moved = _evaluate(x, reward, z + size * dz, None)
@@ -247,6 +252,13 @@ def bound_supremum(x: Array, reward: Array, start: Array, L: float) -> Supremum:
     return Supremum(min(now.value + gap, _bound_separated(x, reward, z, spectrum, L)), theta)
 
 
+def _choose_step(score: Array, spectrum: _Spectrum, L: float) -> Array:
+    """Return Newton's step, without directions in which next to nothing can be gained."""
+    along = spectrum.vectors.T @ score
+    worth = (spectrum.values > NEGLIGIBLE * L**2) | (np.abs(along) > NEGLIGIBLE * L)
+    return np.asarray((spectrum.vectors[:, worth] / spectrum.values[worth]) @ along[worth])
+
+
 def _certify(score: Array, spectrum: _Spectrum, shift: float, L: float) -> float:
     """Return the bound on the gap if the information is at least e^-shift times that of ``spectrum``."""
     along = spectrum.vectors.T @ score
@@ -261,7 +273,7 @@ def _certify(score: Array, spectrum: _Spectrum, shift: float, L: float) -> float
 def _bound_separated(x: Array, reward: Array, z: Array, spectrum: _Spectrum, L: float) -> float:
     """Return a bound that counts rows with a component in a flat direction with their saturated likelihood."""
     total = float(saturated(reward).sum())
-    steep = spectrum.values > GAP * L**2  # along others, a logit can move by 1 / sqrt(GAP) at the cost of one nat
+    steep = spectrum.values > FLAT_INFORMATION * L**2
     outside = np.sqrt(np.maximum(np.square(x).sum(axis=1) - np.square(x @ spectrum.vectors[:, steep]).sum(axis=1), 0.0))
     rest = outside <= FLAT * L
     if not steep.any() or not rest.any() or rest.all():

@@ -122,14 +122,7 @@ def fit_blocks(rows: RewardedRows, length: int) -> BlockFits:
 
 
 def take_root(matrices: Array) -> Array:
-    """Return A with A A' = M for one matrix M, or each in a stack, which may be singular.
-
-    Examples
-    --------
-    >>> root = take_root(np.ones((2, 2)))
-    >>> np.allclose(root @ root.T, 1.0)
-    True
-    """
+    """Return R with R R' equal to positive semi-definite matrices, which may be singular: features may be collinear."""
     values, vectors = np.linalg.eigh(matrices)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
@@ -150,8 +143,8 @@ def measure_square(fits: BlockFits, lag: int, metric: Array, rng: np.random.Gene
     value = total - float(noise.mean())
     # The estimates are further apart than the parameters by their noise. Move them together before noise is added.
     shrunk = thetas.mean(axis=0) + math.sqrt(max(value, 0.0) / max(total, 1e-300)) * (thetas - thetas.mean(axis=0))
-    factors = take_root(covariances)
-    moved = shrunk + np.einsum("bij,kbj->kbi", factors, rng.standard_normal((DRAWS, *thetas.shape)))
+    noises = rng.standard_normal((DRAWS, *thetas.shape))
+    moved = shrunk + np.einsum("bij,kbj->kbi", take_root(covariances), noises, optimize=True)
     squares = np.square(moved[:, lag:] - moved[:, :-lag]).sum(axis=2).mean(axis=1) - noise.mean()
     return _Square(value, squares)
 

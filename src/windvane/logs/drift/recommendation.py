@@ -83,17 +83,24 @@ def _describe(memory: BestMemory) -> str:
     return f"{say(0)} ({say(1)} to {say(2)})" if say(1) != say(2) else say(0)
 
 
-def phrase_answer(evidence: Evidence, memory: BestMemory | None, rate: Rate | None) -> str:
-    """Return the answer in one sentence."""
+def phrase_answer(evidence: Evidence, memory: BestMemory | None, rate: Rate | None, p: float, alpha: float) -> str:
+    """Return the answer in one sentence, given the p-value ``p`` of the joint score test.
+
+    Without a verdict of drift the answer gives the speed that the log rules out. It does not say that a faster drift
+    would have been seen: the e-process is valid at any time, pays for this with power, and needs a larger drift.
+    """
     if evidence.verdict == UNKNOWN or memory is None:
         return f"Cannot be answered, because {evidence.reason}."
     if evidence.verdict == DRIFT:
         if math.isinf(memory.half_life):
             return "Your world drifts, but forgetting would not have predicted its rewards better."
         return f"Your world drifts: half of what a reward teaches is lost after {_describe(memory)}."
+    fits = "one parameter fits all rewards" if p > alpha else (
+        f"the evidence does not suffice, although a score test for a sample of fixed size rejects (p = {p:.2g})"
+    )  # fmt: skip
     if rate is None:
-        return "No drift seen, and the log is too short to say which drift would have been seen."
+        return f"No drift seen: {fits}, and the log is too short to say how fast a drift it rules out."
     return (
-        "No drift seen: one parameter fits all rewards, and a steady drift faster than "
-        f"{1000.0 * rate.excluded:.2g} per 1,000 decisions would have been seen."
+        f"No drift seen: {fits}, and a steady drift faster than {1000.0 * rate.excluded:.2g} per 1,000 decisions is "
+        "ruled out (95 %)."
     )

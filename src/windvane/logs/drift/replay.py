@@ -95,7 +95,7 @@ def order_events(rows: RewardedRows, ends: Index) -> tuple[Index, Array]:
     """Return the events in order, [events, 3] (row, kind, block), and their rounds, [events, 2] (passed, age).
 
     A reward is scored at its decision and learned when it has arrived. If it arrived before the next decision, both
-    are one event.
+    are one event, which comes before other rewards that arrive in the same time between two decisions.
     """
     n = len(rows)
     index, block = np.arange(n), np.searchsorted(ends, np.arange(n), side="right")

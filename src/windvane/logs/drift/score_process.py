@@ -28,6 +28,7 @@ from windvane.logs.drift.replay import divide
 CELLS = 400  # points of the processes: the supremum over them is below that over all rows by 0.58 / sqrt(400) = 0.03
 MOST_UNITS = 20_000  # groups of rows that share a sign: 50 in each cell
 LARGEST_INFORMATION = 4e6  # numbers in the information of all cells: 32 MB
+CLOSE = 1e-8  # squared Newton decrement of the fit: within 1e-4 of its standard error, which is corrected for
 LARGEST_PROCESS = 4e6  # numbers in the processes that are evaluated at a time
 
 
@@ -54,7 +55,7 @@ def build_process(x: Array, reward: Array, theta: Array | None = None) -> ScoreP
     """Return the score process of rows, at ``theta`` or at the maximum likelihood estimate."""
     n, d = x.shape
     if theta is None:
-        theta = fit_logistic(x, reward).theta
+        theta = fit_logistic(x, reward, close=CLOSE).theta
     mu = means(x @ theta)
     units, cells = divide(n, MOST_UNITS), min(CELLS, max(8, int(LARGEST_INFORMATION // d**2)))
     ends = divide(len(units), cells)

@@ -13,7 +13,7 @@ from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.rate import fit_block
 from windvane.logs.drift.replay import divide
 from windvane.logs.drift.rows import RewardedRows
-from windvane.logs.drift.score_process import assess_joint, holm
+from windvane.logs.drift.score_process import CLOSE, assess_joint, holm
 
 DAY, WEEK = 86_400.0, 604_800.0
 SHORTEST_CALENDAR = 2.0 * DAY  # of a log: an hour of the day must be seen on two days to be told from a drift
@@ -189,7 +189,8 @@ def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tu
         parts += [rows.x * waves[:, [k]] for k in range(count)]
     design = np.concatenate(parts, axis=1)
     rest = assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed))
-    gain = 2.0 * (fit_logistic(design, rows.reward).log_likelihood - fit_logistic(rows.x, rows.reward).log_likelihood)
+    fits = [fit_logistic(x, rows.reward, close=CLOSE).log_likelihood for x in (design, rows.x)]
+    gain = 2.0 * (fits[0] - fits[1])
     p_terms = float(stats.chi2.sf(gain, design.shape[1] - d))
     explains = p <= alpha < rest and p_terms <= alpha
     return CalendarTest(terms=names, has_interactions=has_interactions, p=rest, p_terms=p_terms, explains=explains), ""
@@ -204,8 +205,12 @@ def find_what_drifts(
     ranking, contexts = measure_ranking(rows, seed), compare_contexts(rows, alpha)
     test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not asked for")
     if not has_drift:
-        summary = "The contexts shift, the rewards given them do not." if any(c.has_shifted for c in contexts) else (
-            "Nothing was seen to drift.")  # fmt: skip
+        summary = (
+            "Nothing was seen to drift." if p > alpha else f"Perhaps the coefficients: the score test has p = {p:.2g}."
+        )
+        if any(shift.has_shifted for shift in contexts):
+            summary = "The contexts shift, the rewards given them were not seen to." if p > alpha else (
+                f"The contexts shift. {summary}")  # fmt: skip
     else:
         moves = "the base rate moves, with nothing seen beyond it" if is_base else "the coefficients move"
         order = "" if ranking is None else (
