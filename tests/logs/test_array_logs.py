@@ -34,7 +34,7 @@ NAN = float("nan")
         ("reward_time", [1.0, NAN, 3.0]),
         ("reward_time", 3.0),
         ("context", [1.0, 2.0, 3.0]),
-        ("floor", 0.0),
+        ("floor", 1.5),
         ("names", ["one"]),
     ],
 )

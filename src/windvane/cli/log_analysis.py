@@ -112,8 +112,8 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
     from windvane.logs.report.drift_page import describe_drift
 
     rows = source.read(log)
-    with ProgressBar("diagnosing drift", "parts") as bar:
-        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=lambda part, done, total: bar(done, total, part))
+    with ProgressBar("diagnosing drift", "parts") as progress:
+        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=progress)
     page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows))
     return _publish(page, result, report or Path(f"{log.stem}-drift.html"))
 
@@ -128,7 +128,7 @@ def replay(
             autocompletion=complete_policy,
         ),
     ],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: all pairs).")] = None,
     epsilon: Annotated[float, typer.Option(help="Let policies play at random this often.", min=0.0, max=1.0)] = 0.0,
     share: Annotated[
         float | None,
@@ -152,7 +152,7 @@ def replay(
     from windvane.logs.report.replay_page import describe_evaluation
 
     rows = source.read(log)
-    with ProgressBar("evaluating policies", "%") as bar:
+    with ProgressBar("evaluating policies", "steps") as progress:
         result = evaluate(
             rows,
             policy,
@@ -163,7 +163,7 @@ def replay(
             alpha=alpha,
             seed=seed,
             jobs=jobs,
-            progress=lambda part, share: bar(round(100.0 * share), 100, part),
+            progress=progress,
         )
     page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows))
     return _publish(page, result, report or Path(f"{log.stem}-replay.html"))

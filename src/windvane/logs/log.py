@@ -8,7 +8,7 @@ log of any length needs little memory. :func:`from_arrays` makes a log of arrays
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ BATCH = 1024  # rows of a batch, unless the caller says otherwise
 Propensities = Literal["all arms", "played arm", "none"]
 Format = Literal["windvane", "table", "open-bandit", "dsjson", "vw"]
 """The formats of files."""
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is to do, and what is done now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +252,7 @@ def from_arrays(
     )
     _check_values(batch)
     if floor is not None:
-        floor = check_number("floor", floor, "in (0, 1]", lambda bound: 0.0 < bound <= 1.0)
+        floor = check_number("floor", floor, "in [0, 1]", lambda bound: 0.0 <= bound <= 1.0)
     if names is not None and len(names) != dim:
         raise ArgumentError("names", names, f"{dim} names, one for each coordinate")
     lowest = None if p is None else float(p[batch.valid].min())

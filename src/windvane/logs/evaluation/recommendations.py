@@ -38,6 +38,8 @@ TO_LOG = "the same minus the mean reward of the log"
 DIFFERENCE = "difference of the mean rewards per decision of two policies' recommendations"
 CAVEAT = "the policy learned from the rewards of the logged arms; in control it would have seen those of its own"
 MISSING = "rows without a reward are left out: unbiased only if missing depends neither on the reward nor on the arm"
+UNRECORDED = "rows without a probability are left out: unbiased only if that depends on neither the reward nor the arm"
+SEEN_RANGE = "the interval is valid if no reward outside the range of those seen is possible: declare `reward_range`"
 BIASED = "biased: as good as the reward model"
 ESTIMATED = "biased: the probabilities of the log are estimated"
 
@@ -64,6 +66,10 @@ class Setting:
     def caveats(self) -> str:
         """What estimates from the rows of the log rely on."""
         notes = [MISSING] if self.survey.without_reward else []
+        if self.survey.without_propensity:
+            notes.append(UNRECORDED)
+        if not self.schema.is_range_declared:
+            notes.append(SEEN_RANGE)
         if self.survey.largest_weight > self.survey.smallest_weight:
             notes.append("rows have different weights: the interval is valid if these do not depend on the rewards")
         return "; ".join(notes)

@@ -44,7 +44,6 @@ class EventReader(Reader):
 
     format = "windvane"
     extra_passes = 1
-    has_joined_rewards = True
 
     def __init__(self, path: Path, arms: Sequence[str] | None = None) -> None:
         super().__init__(path)

@@ -20,8 +20,8 @@ class LogColumns:
     """Columns of all rows, in the order of the file, and totals by arm.
 
     ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these, of which ``tested``
-    have a propensity. ``count`` is the number of arms on offer in each row. ``total_probability`` is None unless rows have the probabilities of all arms.
-    ``id_hash`` has an entry for each row with an id; None if the log has no ids.
+    have a propensity. ``count`` is the number of arms on offer in each row. ``total_probability`` is None unless rows
+    have the probabilities of all arms. ``id_hash`` has an entry for each row with an id; None if the log has no ids.
     """
 
     arms: list[str]
@@ -73,7 +73,8 @@ class _ArmNames:
 
     def offer(self, arms: Index, is_tested: Mask) -> None:
         """Count the arms on offer, and those in rows with a propensity."""
-        self._counts = self._pad() + [np.bincount(some, minlength=len(self.codes)) for some in (arms, arms[is_tested])]
+        counts = [np.bincount(some, minlength=len(self.codes)) for some in (arms, arms[is_tested])]
+        self._counts = self._pad() + np.array(counts, dtype=np.int64)
 
     def offer_all(self, is_tested: Mask) -> None:
         """Count rows in which every arm of the log was on offer."""
