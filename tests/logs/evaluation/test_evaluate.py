@@ -249,3 +249,15 @@ def test_a_range_that_was_only_seen_is_a_caveat(logs: WrittenLogs) -> None:
         found = evaluate(one, "UniformRandom", estimands=["recommendations", "thinning"])
         values = (found.log.value, found.policies[0].recommendations.value, found.policies[0].thinning.runs[0].value)
         assert [("declare `reward_range`" in value.caveat) for value in values] == [is_noted] * 3
+
+
+def test_an_empty_interval_is_refused(logs: WrittenLogs) -> None:
+    """The stated probabilities are half of the true ones, so that both bounds of the value cannot hold."""
+    p = np.full(1200, 0.125)  # of each of four arms that were played uniformly
+    uniform = write_logs(lanes=1, rows=1200, epsilon=1.0, logger="fixed", level=0.3, seed=20)
+    found = evaluate(uniform.log(0, has_all=False, propensity=p, floor=0.125), ["UniformRandom", "OFUL"])
+    assert "the probabilities are wrong" in found.answer
+    assert found["UniformRandom"].recommendations.checkpoints[-1].value is None
+    assert all(comparison.difference.value is None for comparison in found.comparisons)
+    for estimate in list_estimates(found):
+        assert estimate.low is None or estimate.low <= estimate.value <= estimate.high
