@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from support.commands import run_on_terminal
-from windvane.cli.console import Answer, Note, ProgressBar, Table, count, estimate, number, plain, share
+from windvane.cli.console import Answer, Note, ProgressBar, Table, count, estimate, number, share
+from windvane.plain_data import to_plain
 
 
 def run_bar(code: str) -> tuple[str, str]:
@@ -95,7 +96,7 @@ def test_numbers_as_text() -> None:
 
 def test_json_has_no_nan() -> None:
     value = {1: (math.nan, np.float64(2.0)), "x": np.array([1.0, math.inf])}
-    assert plain(value) == {"1": [None, 2.0], "x": [1.0, None]}
+    assert to_plain(value) == {"1": [None, 2.0], "x": [1.0, None]}
 
 
 def test_json_of_records() -> None:
@@ -104,6 +105,6 @@ def test_json_of_records() -> None:
         table: Table
         folder: Path
 
-    assert plain([Record(Table(["a"], []), Path("b"))]) == [
+    assert to_plain([Record(Table(["a"], []), Path("b"))]) == [
         {"table": {"columns": ["a"], "rows": [], "title": "", "left": 1}, "folder": "b"}
     ]

@@ -29,7 +29,7 @@ def test_progress_is_reported_up_to_the_end(tmp_path: Path, monkeypatch) -> None
     file = tmp_path / "log.csv"
     file.write_text(TABLE)
     calls: list[tuple[int, int]] = []
-    read(file, progress=lambda done, total: calls.append((done, total)))
+    read(file, progress=lambda done, total, _: calls.append((done, total)))
     done = [call[0] for call in calls]
     assert done == sorted(done)
     assert len(calls) > 3
@@ -39,7 +39,7 @@ def test_progress_is_reported_up_to_the_end(tmp_path: Path, monkeypatch) -> None
     reward = {**event, "kind": "rewarded", "value": 1, "settled": True}
     file.write_text((json.dumps(event) + "\n") * 1500 + json.dumps(reward))
     calls.clear()
-    read(file, progress=lambda done, total: calls.append((done, total)))
+    read(file, progress=lambda done, total, _: calls.append((done, total)))
     assert {total for _, total in calls} == {2 * file.stat().st_size}  # two passes
     assert [call[0] for call in calls] == sorted(call[0] for call in calls)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -18,6 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from windvane._files import write_atomically
+from windvane.plain_data import to_plain
 
 PATIENCE = 2.0  # seconds after which progress is shown
 DRAWING = "drawing figures and writing the report"
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
     def print(self, as_json: bool) -> int:
         """Print the answer on stdout, and return the exit code."""
         if as_json:
-            print(json.dumps(plain(self.document), allow_nan=False))
+            print(json.dumps(to_plain(self.document), allow_nan=False))
             return self.code
         for block in self.blocks:
             if isinstance(block, str):
@@ -90,29 +90,9 @@ def remark(text: str) -> None:
         Console(stderr=True, highlight=False).print(text, markup=False)
 
 
-def plain(value: Any) -> Any:
-    """Return ``value`` as JSON-compatible data.
-
-    Records become objects, arrays lists, paths texts, NaN and infinity None, which every JSON parser accepts.
-    """
-    if dataclasses.is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    elif hasattr(value, "_asdict"):  # a NamedTuple
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
-
-
 def write_json(path: Path, document: Any) -> None:
     """Write a document to a file, for people to read."""
-    write_atomically(path, (json.dumps(plain(document), indent=2) + "\n").encode())
+    write_atomically(path, (json.dumps(to_plain(document), indent=2) + "\n").encode())
 
 
 def number(value: float | None, digits: int | None = 1) -> str:

@@ -113,7 +113,7 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
 
     rows = source.read(log)
     with ProgressBar("diagnosing drift", "parts") as bar:
-        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=lambda part, done, total: bar(done, total, part))
+        result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
         bar(1, text="what forgetting is worth")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
     page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value)
@@ -131,7 +131,7 @@ def replay(
             autocompletion=complete_policy,
         ),
     ],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: all pairs).")] = None,
     epsilon: Annotated[float, typer.Option(help="Let policies play at random this often.", min=0.0, max=1.0)] = 0.0,
     share: Annotated[
         float | None,
@@ -155,7 +155,7 @@ def replay(
     from windvane.logs.report.replay_page import describe_evaluation
 
     rows = source.read(log)
-    with ProgressBar("evaluating policies", "%") as bar:
+    with ProgressBar("evaluating policies", "steps") as progress:
         result = evaluate(
             rows,
             policy,
@@ -166,7 +166,7 @@ def replay(
             alpha=alpha,
             seed=seed,
             jobs=jobs,
-            progress=lambda part, share: bar(round(100.0 * share), 100, part),
+            progress=progress,
         )
     page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows))
     return _publish(page, result, report or Path(f"{log.stem}-replay.html"))

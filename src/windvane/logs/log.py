@@ -8,7 +8,7 @@ log of any length needs little memory. :func:`from_arrays` makes a log of arrays
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.agent.features import Features
-from windvane.arguments import Array, Index, Mask
+from windvane.arguments import Array, Index, Mask, check_number
 from windvane.errors import ArgumentError
 
 BATCH = 1024  # rows of a batch, unless the caller says otherwise
 Propensities = Literal["all arms", "played arm", "none"]
 Format = Literal["windvane", "table", "open-bandit", "dsjson", "vw"]
 """The formats of files."""
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is to do, and what is done now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +209,11 @@ def from_arrays(
     ArrayLog
         The log.
 
+    Raises
+    ------
+    ArgumentError
+        If an array has another shape, or a value that is not allowed, such as times that decrease.
+
     Examples
     --------
     >>> log = from_arrays([[[1.0, 0.0], [0.0, 1.0]]] * 3, [0, 1, 0], [1.0, 0.0, 0.0], propensity=[0.5] * 3)
@@ -219,28 +226,35 @@ def from_arrays(
     n, count, dim = vectors.shape
     every = np.arange(1.0, n + 1.0)
     p = None if probabilities is None else np.asarray(probabilities, dtype=float)
-    index = np.asarray(played, dtype=np.int64)
-    chance = p[np.arange(n), index] if p is not None else np.full(n, np.nan) if propensity is None else propensity
-    decided = every if time is None else np.asarray(time, dtype=float)
-    result = np.asarray(reward, dtype=float)
-    arrived = np.where(np.isnan(result), np.inf, decided) if reward_time is None else reward_time
+    index = np.asarray(played)
+    if index.shape != (n,) or index.dtype.kind not in "iu" or not ((index >= 0) & (index < count)).all():
+        raise ArgumentError("played", played, f"{n} whole numbers in 0..{count - 1}")
+    if p is not None and p.shape != (n, count):
+        raise ArgumentError("probabilities", probabilities, f"an array [{n}, {count}], as `arms` has")
+    index = index.astype(np.int64)
+    chance = np.full(n, np.nan) if propensity is None else _read_column("propensity", propensity, n)
+    decided = every if time is None else _read_column("time", time, n)
+    arrived = decided if reward_time is None else _read_column("reward_time", reward_time, n)
+    result = _read_column("reward", reward, n)
     batch = LogBatch(
         place=np.arange(1, n + 1),
         time=decided,
-        reward_time=np.asarray(arrived, dtype=float),
+        reward_time=np.where(np.isnan(result), np.inf, arrived),
         arms=vectors,
         valid=np.ones((n, count), dtype=bool) if valid is None else np.asarray(valid, dtype=bool),
         played=index,
-        propensity=np.asarray(chance, dtype=float),
+        propensity=chance if p is None else p[np.arange(n), index],
         probabilities=p,
         reward=result,
         weight=np.ones(n),
         is_learned=np.ones(n, dtype=bool),
         context=np.zeros((n, 0)) if context is None else np.asarray(context, dtype=float),
     )
-    for name, value in vars(batch).items():
-        if value is not None and len(value) != n:
-            raise ArgumentError(name, value, f"an array with {n} rows, as `arms` has")
+    _check_values(batch)
+    if floor is not None:
+        floor = check_number("floor", floor, "in [0, 1]", lambda bound: 0.0 <= bound <= 1.0)
+    if names is not None and len(names) != dim:
+        raise ArgumentError("names", names, f"{dim} names, one for each coordinate")
     lowest = None if p is None else float(p[batch.valid].min())
     schema = LogSchema(
         source="arrays",
@@ -257,3 +271,33 @@ def from_arrays(
         is_adaptive=is_adaptive,
     )
     return ArrayLog(schema, batch)
+
+
+def _read_column(name: str, values: npt.ArrayLike, n: int) -> Array:
+    column = np.asarray(values, dtype=float)
+    if column.shape != (n,):
+        raise ArgumentError(name, values, f"an array with {n} entries, as `arms` has rows")
+    return column
+
+
+def _check_values(rows: LogBatch) -> None:
+    """Raise ``ArgumentError`` unless all values are as :class:`LogBatch` says."""
+    every, p, all_p = np.arange(len(rows)), rows.propensity, rows.probabilities
+    if rows.valid.shape != rows.arms.shape[:2]:
+        raise ArgumentError("valid", rows.valid, f"an array {list(rows.arms.shape[:2])}, as `arms` has")
+    if rows.context.ndim != 2 or len(rows.context) != len(rows):
+        raise ArgumentError("context", rows.context, f"an array [{len(rows)}, p]")
+    with np.errstate(invalid="ignore"):
+        checks = (
+            ("arms", np.isfinite(rows.arms).all(), "finite numbers"),
+            ("context", np.isfinite(rows.context).all(), "finite numbers"),
+            ("played", rows.valid[every, rows.played].all(), "arms on offer"),
+            ("reward", (np.isnan(rows.reward) | ((rows.reward >= 0.0) & (rows.reward <= 1.0))).all(), "in [0, 1]"),
+            ("probabilities", all_p is None or ((all_p >= 0.0) & (all_p <= 1.0)).all(), "in [0, 1]"),
+            ("propensity", (np.isnan(p) | ((p > 0.0) & (p <= 1.0))).all(), "in (0, 1]"),
+            ("time", np.isfinite(rows.time).all() and (np.diff(rows.time) >= 0.0).all(), "increasing"),
+            ("reward_time", (rows.reward_time >= rows.time).all(), "at or after `time`"),
+        )
+    for name, is_fine, expected in checks:
+        if not is_fine:
+            raise ArgumentError(name, getattr(rows, name), expected)

@@ -14,12 +14,13 @@ from windvane.logs.encoding import MAX_DIM
 from windvane.logs.file_log import FileLog, build_log, ignore_progress
 from windvane.logs.formats.format_detection import open_reader
 from windvane.logs.formats.reader import Reader
+from windvane.logs.log import Progress
 from windvane.logs.ordering import BUFFER
 from windvane.logs.row_checks import RowRules
 from windvane.logs.row_problems import NOT_IN_ORDER, Problems
 from windvane.logs.scan import LogScan
 
-Progress = Callable[[int, int], None]
+READING = "reading the log"
 
 
 def read(
@@ -71,7 +72,7 @@ def read(
     is_adaptive
         Whether the policy that wrote the log may have learned from its rewards.
     progress
-        Called with the bytes read so far and the bytes to read, while this function runs.
+        Called with the bytes read so far, the bytes to read and a text, while this function runs.
 
     Returns
     -------
@@ -116,7 +117,9 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
     total, passes = max(reader.path.stat().st_size, 1), 1 + reader.extra_passes
 
     def report_from(start: int) -> Callable[[int], None]:
-        return ignore_progress if progress is None else lambda done: progress(start + min(done, total), passes * total)
+        if progress is None:
+            return ignore_progress
+        return lambda done: progress(start + min(done, total), passes * total, READING)
 
     reader.prepare(report_from(0))
     while True:
@@ -133,7 +136,7 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
     scan.problems.check_share(str(reader.path))
     _check_order(reader, scan)
     if progress is not None:
-        progress(passes * total, passes * total)
+        progress(passes * total, passes * total, READING)
     return scan
 
 

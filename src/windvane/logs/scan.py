@@ -79,7 +79,7 @@ class LogScan:
         self.own: dict[str, FieldSummary] = {}
         self.arms: Counter[str] = Counter()  # how often each was played
         self.offered: Counter[str] = Counter()
-        self.rows = self.timed = self.offers = self.rows_with_offers = self.largest_offer = 0
+        self.rows = self.timed = self.largest_offer = 0
         self.rewards = self.with_probability = 0
         self.with_all_probabilities = np.zeros(2, dtype=np.int64)  # of all rows, and of those with a time
         self.low_reward, self.high_reward = math.inf, -math.inf
@@ -131,8 +131,6 @@ class LogScan:
 
     def _add_offers(self, offers: RawOffers, has_time: Mask) -> None:
         sizes = np.diff(offers.start)
-        self.rows_with_offers += len(sizes)
-        self.offers += int(offers.start[-1])
         self.largest_offer = max(self.largest_offer, int(sizes.max(initial=0)))
         _count(self.offered, offers.arm)
         self._add_fields(self.own, offers.fields)

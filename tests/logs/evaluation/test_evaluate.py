@@ -94,11 +94,13 @@ def test_what_is_assumed_follows_the_norm_bound(logs: WrittenLogs) -> None:
 
 
 def test_processes_batches_and_progress_change_nothing(logs: WrittenLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[tuple[str, float]] = []
+    steps: list[tuple[int, int, str]] = []
     policies = ["OFUL", "UniformRandom"]
-    plain = evaluate(logs.log(0), policies, seed=3, progress=lambda name, share: steps.append((name, share)))
-    assert [name for name, _ in steps] == ["reward model", *policies, *policies, "assessment"]
-    assert steps[-1][1] == 1.0
+    plain = evaluate(logs.log(0), policies, seed=3, progress=lambda *step: steps.append(step))
+    assert steps == [(i + 1, 6, name) for i, name in enumerate(["reward model", *policies, *policies, "assessment"])]
+    steps.clear()
+    evaluate(logs.log(0), policies, estimands="thinning", floor=0.0, progress=lambda *step: steps.append(step))
+    assert steps == [(1, 1, "assessment")]  # nothing else can be done
     assert evaluate(logs.log(0), policies, seed=3, jobs=2) == plain
     monkeypatch.setattr(log_walk, "LARGEST_BATCH", 100)
     batched = evaluate(logs.log(0), policies, seed=3)
@@ -235,4 +237,27 @@ def test_missing_rewards_and_probabilities_are_counted(logs: WrittenLogs) -> Non
     rows = replace(log.rows, reward=reward, reward_time=arrived, propensity=chance)
     found = evaluate(ArrayLog(log.schema, rows), "UniformRandom", estimands=["recommendations"])
     assert (found.log.without_reward, found.log.without_propensity, found.log.evaluated) == (100, 60, 1040)
-    assert "neither on the reward nor on the arm" in found.policies[0].recommendations.value.caveat
+    caveat = found.policies[0].recommendations.value.caveat
+    assert "without a reward are left out" in caveat
+    assert "without a probability are left out" in caveat
+
+
+def test_a_range_that_was_only_seen_is_a_caveat(logs: WrittenLogs) -> None:
+    log = logs.log(0)
+    seen = ArrayLog(replace(log.schema, reward_range=(-3.0, 7.0), is_range_declared=False), log.rows)
+    for one, is_noted in ((log, False), (seen, True)):
+        found = evaluate(one, "UniformRandom", estimands=["recommendations", "thinning"])
+        values = (found.log.value, found.policies[0].recommendations.value, found.policies[0].thinning.runs[0].value)
+        assert [("declare `reward_range`" in value.caveat) for value in values] == [is_noted] * 3
+
+
+def test_an_empty_interval_is_refused(logs: WrittenLogs) -> None:
+    """The stated probabilities are half of the true ones, so that both bounds of the value cannot hold."""
+    p = np.full(1200, 0.125)  # of each of four arms that were played uniformly
+    uniform = write_logs(lanes=1, rows=1200, epsilon=1.0, logger="fixed", level=0.3, seed=20)
+    found = evaluate(uniform.log(0, has_all=False, propensity=p, floor=0.125), ["UniformRandom", "OFUL"])
+    assert "the probabilities are wrong" in found.answer
+    assert found["UniformRandom"].recommendations.checkpoints[-1].value is None
+    assert all(comparison.difference.value is None for comparison in found.comparisons)
+    for estimate in list_estimates(found):
+        assert estimate.low is None or estimate.low <= estimate.value <= estimate.high

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -103,11 +107,37 @@ def test_both_exports_hold_what_was_done(exports, name: str) -> None:
         assert rows["time"][i] == decision.time.timestamp()
         expected = np.nan if decision.propensity is None else decision.propensity
         np.testing.assert_equal(rows["propensity"][i], expected)
+        is_open = name in ("shop", "parts") and i >= len(done[name]) - 5  # its timeout has not passed
+        if not np.isnan(entry["reward"]) and not is_open:
+            np.testing.assert_equal(rows["reward"][i], entry["reward"])
         if not np.isnan(rows["reward"][i]):
             np.testing.assert_equal(rows["reward"][i], entry["reward"])
             assert rows["reward_time"][i] > rows["time"][i]
         else:
             assert rows["reward_time"][i] == np.inf
+
+
+def test_a_worker_process_joins_the_same_rewards(exports) -> None:
+    log = read(exports[0] / "shop.ndjson")
+    script = "import pickle, sys; log = pickle.load(sys.stdin.buffer)\nfor b in log.batches(): print(*b.reward)"
+    for seed in ("1", "2"):  # two processes, in which the built-in hash of a text differs
+        worker = subprocess.run(
+            [sys.executable, "-c", script], input=pickle.dumps(log), capture_output=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        np.testing.assert_array_equal(np.array(worker.stdout.split(), dtype=float), join(log)["reward"])
+
+
+def test_an_id_that_is_no_text_is_located(tmp_path: Path) -> None:
+    event = {"number": 1, "time": "2026-01-01T00:00:00Z", "kind": "decided", "decision": "d", "arm": "a", "index": 0,
+             "propensity": 0.5, "preferred": "a", "request": {"arms": ["a", "b"], "context": None}}  # fmt: skip
+    reward = {"number": 2, "time": "2026-01-01T00:00:01Z", "kind": "rewarded", "decision": "d", "value": 1.0}
+    lines = [event, reward, {**event, "decision": ["d"]}, {**event, "decision": {}}, event, event]
+    file = tmp_path / "log.ndjson"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    log = read(file)
+    assert log.problems.count("missing id") == 2
+    assert join(log)["reward"].tolist() == [1.0] * 3
 
 
 def test_offers_and_probabilities_of_declared_arms(exports) -> None:

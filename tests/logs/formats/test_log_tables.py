@@ -161,6 +161,7 @@ def test_delimiters_quotes_and_line_ends(tmp_path: Path) -> None:
 def test_times_in_other_units() -> None:
     assert scale_time(1.7e9) == scale_time(1.7e12) == scale_time(1.7e15) == scale_time(1.7e18) == 1.7e9
     assert parse_time("2024-05-01 12:00:00+02:00") == parse_time("2024-05-01T10:00:00Z") == parse_time("2024-05-01T10")
+    assert parse_time("1612012912300") == 1612012912.3  # in ISO 8601 it would be a time of the year 1612
     assert parse_time("yesterday") == parse_time("1e400") == np.inf
 
 

@@ -114,11 +114,16 @@ def test_an_arm_with_few_plays_is_not_tested() -> None:
         ({"propensity": None}, "Are propensities recorded?", "warning"),
         ({"propensity": np.ones(2000)}, "Are propensities recorded?", "error"),
         ({"propensity": np.r_[np.nan, np.full(1999, 0.25)]}, "Are propensities recorded?", "warning"),
-        ({"reward_time": np.full(2000, -1.0)}, "How late are rewards?", "error"),
     ],
 )
 def test_each_fault_is_named(changes: dict[str, Any], question: str, verdict: str) -> None:
     assert verdict_of(check(simulate(6, **changes)), question) == verdict
+
+
+def test_rewards_before_their_decisions_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("time,reward_time,arm,reward\n" + "100,99,a,1\n200,201,b,0\n")
+    assert verdict_of(check(read(file)), "How late are rewards?") == "error"
 
 
 def test_unknown_rewards_are_counted() -> None:
@@ -184,3 +189,31 @@ def test_offers_that_differ_from_row_to_row_count_by_row(tmp_path: Path) -> None
     result = check(read(path))
     assert {arm.arm: arm.offered for arm in result.arms} == {"a": 600, "b": 600, "c": 300}
     assert result.effective_sample_size == pytest.approx(600.0)
+
+
+def test_rows_without_a_propensity_do_not_hide_wrong_ones() -> None:
+    rng, n = np.random.default_rng(0), 1000
+    played = (rng.random(n) < 0.9).astype(int)
+    chance = np.full(n, 0.5)  # both arms, although the second is played in 90 % of the rows
+    chance[[int(np.argmax(played == 0)), int(np.argmax(played == 1))]] = math.nan
+    log = from_arrays(np.broadcast_to(np.eye(2), (n, 2, 2)), played, rng.integers(2, size=n), propensity=chance)
+    result = check(log)
+    assert result.verdict == "error"
+    assert [(arm.offered, arm.low > 1.0 or arm.high < 1.0) for arm in result.arms] == [(n, True)] * 2
+
+
+def test_rows_with_and_without_offers_in_one_file(tmp_path: Path) -> None:
+    file = tmp_path / "log.vw"
+    lines = ["1:0:0.5 2 | x", "2:-1:0.5 1 | x"] * 30 + ["3:-1:0.25 | x", "1:0:0.25 | x"] * 30
+    file.write_text("\n".join(lines))
+    assert {arm.arm: arm.offered for arm in check(read(file)).arms} == {"1": 120, "2": 120, "3": 60}
+
+
+@pytest.mark.parametrize(("late", "expected"), [(1.0, "100 of the rarer outcome"), (0.5, None)])
+def test_kinds_of_rewards_are_those_of_all_rows(late: float, expected: str | None) -> None:
+    n = 110_000
+    rewards = np.zeros(n)
+    rewards[-100:], rewards[-1] = late, 1.0
+    log = from_arrays(np.ones((n, 1, 1)), np.zeros(n, dtype=int), rewards)
+    lines = [line.finding for line in check(log).lines if line.question == "Are there enough rewards of each kind?"]
+    assert [line.partition(" (")[0] for line in lines] == ([expected] if expected else [])

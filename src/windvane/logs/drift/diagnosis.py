@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,8 @@ from windvane.logs.drift.replay import replay_log
 from windvane.logs.drift.rows import RewardedRows, read_rows
 from windvane.logs.drift.score_process import CLOSE, build_process
 from windvane.logs.drift.what_drifts import WhatDrifts, find_what_drifts
-from windvane.logs.log import Log
+from windvane.logs.log import Log, Progress
 
-Progress = Callable[[str, int, int], None]
 PARTS = ("reading", "evidence", "memory", "rate", "features", "change points", "what drifts")
 CAVEAT = (
     "A model that does not fit, together with contexts that shift, is also taken for drift: then no single parameter "
@@ -109,7 +107,7 @@ def diagnose_drift(
     calendar
         Whether to test if hour of day and weekday explain the drift.
     progress
-        Called with the name of a part, the number of parts that are done and that of all parts.
+        Called with the number of parts that are done, that of all parts, and the name of the next one.
 
     Returns
     -------
@@ -129,10 +127,10 @@ def diagnose_drift(
     """
     alpha = check_number("alpha", alpha, "in (0, 1)", lambda value: 0.0 < value < 1.0)
     seed = check_whole("seed", seed, 0)
-    report = progress or (lambda _part, _done, _total: None)
+    report = progress or (lambda _done, _total, _part: None)
 
     def begin(part: str) -> None:
-        report(part, PARTS.index(part), len(PARTS))
+        report(PARTS.index(part), len(PARTS), part)
 
     begin("reading")
     rows = read_rows(log)
@@ -160,7 +158,7 @@ def diagnose_drift(
         rows, memory.effective, features.joint_p, has_drift=evidence.verdict == DRIFT, alpha=alpha, calendar=calendar,
         seed=seed,
     )  # fmt: skip
-    report("done", len(PARTS), len(PARTS))
+    report(len(PARTS), len(PARTS), "done")
     return _assemble(rows, alpha, seed, evidence, memory, rate, features, change_points, what, cost)
 
 

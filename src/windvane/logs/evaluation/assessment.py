@@ -24,6 +24,7 @@ from windvane.logs.evaluation.recommendations import (
     Rows,
     Setting,
     TrackSums,
+    find_contradiction,
 )
 from windvane.logs.evaluation.scores import RowScores
 from windvane.logs.evaluation.survey import find_evaluated
@@ -114,11 +115,14 @@ class Assessor:
             if start + len(batch) in checkpoints:
                 for sums in self.recommended:
                     sums.record(start + len(batch), float(batch.time[-1]))
+        recommendations = [sums.finish() for sums in self.recommended]
         return LogAssessment(
             log=self._present_log(),
-            recommendations=[sums.finish() for sums in self.recommended],
+            recommendations=recommendations,
             runs=[self._list_runs(policy) for policy in range(len(self.labels))],
-            comparisons=[self._compare(*pair) for pair in self.pairs],
+            comparisons=[
+                self._compare(pair, [recommendations[policy].value for policy in pair]) for pair in self.pairs
+            ],
         )
 
     def _cut(self, checkpoints: Index) -> Iterator[tuple[LogBatch, int]]:
@@ -190,18 +194,16 @@ class Assessor:
             )  # fmt: skip
         return tuple(runs)
 
-    def _compare(self, first: int, second: int) -> PolicyComparison:
-        """Return the difference of two policies, unless one of them is refused."""
-        sums, contrast = [self.recommended[first], self.recommended[second]], self.pairs[first, second]
-        refusals = [reason for one in sums if (reason := one.find_refusal())]
-        size = min(one.weights.effective_sample_size for one in sums)
+    def _compare(self, pair: tuple[int, int], values: Sequence[Estimate]) -> PolicyComparison:
+        """Return the difference of two policies with these values, unless one of them is refused."""
+        contrast, (first, second) = self.pairs[pair], pair
         contrast.record()
-        ends = self.setting.to_unit(contrast.solve(self.setting.alpha)[-1], is_difference=True)._asdict()
-        if refusals:
-            ends = dict.fromkeys(ends)
+        interval = self.setting.to_unit(contrast.solve(self.setting.alpha)[-1], is_difference=True)
+        refusals = [value.reason for value in values if not value.is_answered] or [find_contradiction(interval)]
         difference = Estimate(
-            **ends, estimand=DIFFERENCE, effective_sample_size=size, reason=refusals[0] if refusals else "",
-            caveat="; ".join(filter(None, (CAVEAT, self.setting.caveats))),
+            **(dict.fromkeys(Interval._fields) if refusals[0] else interval._asdict()), estimand=DIFFERENCE,
+            effective_sample_size=min(self.recommended[policy].weights.effective_sample_size for policy in pair),
+            reason=refusals[0], caveat="; ".join(filter(None, (CAVEAT, self.setting.caveats))),
         )  # fmt: skip
         return PolicyComparison(policy=self.labels[first], baseline=self.labels[second], difference=difference)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from windvane.plain_data import to_plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: dicts, lists, numbers and texts. Numbers that are not finite become None."""
-        result: dict[str, Any] = _to_plain(dataclasses.asdict(self))
+        result: dict[str, Any] = to_plain(self)
         return result
 
     def to_json(self, **options: Any) -> str:
@@ -231,15 +231,3 @@ class Evaluation:
 
     def __str__(self) -> str:
         return self.answer
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _to_plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return _to_plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -16,9 +16,8 @@ from windvane.logs.evaluation.model_based import FittedPath, fit_path, present_m
 from windvane.logs.evaluation.request import ESTIMANDS, EvaluationRequest, check_request
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.evaluation.tracks import fit_rewards, replay_policy
-from windvane.logs.log import Log
+from windvane.logs.log import Log, Progress
 
-Progress = Callable[[str, float], None]
 Step = tuple[str, Callable[..., Any], tuple[Any, ...]]
 """The name of a step, a function and its arguments."""
 
@@ -60,7 +59,7 @@ def evaluate(
     jobs
         The number of worker processes. Default: all cores, or none for a short log.
     progress
-        Called with the name of a finished step and the share of steps that are done.
+        Called with the number of steps that are done, that of all steps, and the name of the last one.
 
     Returns
     -------
@@ -110,13 +109,14 @@ class _Steps:
 
     def __init__(self, request: EvaluationRequest, progress: Progress | None) -> None:
         self._progress, self._done, self._jobs = progress, 0, request.jobs
-        self._total = 2 + len(request.contenders) * (bool(request.plan.lanes) + ("model" in request.estimands))
+        has_lanes, has_model = bool(request.plan.lanes), "model" in request.estimands
+        self._total = (has_lanes or has_model) + len(request.contenders) * (has_lanes + has_model) + 1
 
     def report(self, name: str) -> None:
         """Report that a step is done."""
         self._done += 1
         if self._progress is not None:
-            self._progress(name, min(self._done / self._total, 1.0))
+            self._progress(self._done, self._total, name)
 
     def run(self, steps: Sequence[Step]) -> Iterator[Any]:
         """Yield the results of steps (name, function, arguments) in order."""

@@ -38,6 +38,9 @@ TO_LOG = "the same minus the mean reward of the log"
 DIFFERENCE = "difference of the mean rewards per decision of two policies' recommendations"
 CAVEAT = "the policy learned from the rewards of the logged arms; in control it would have seen those of its own"
 MISSING = "rows without a reward are left out: unbiased only if missing depends neither on the reward nor on the arm"
+UNRECORDED = "rows without a probability are left out: unbiased only if that depends on neither the reward nor the arm"
+SEEN_RANGE = "the interval is valid if no reward outside the range of those seen is possible: declare `reward_range`"
+CONTRADICTED = "no value agrees with the rewards and probabilities of the log: the probabilities are wrong"
 BIASED = "biased: as good as the reward model"
 ESTIMATED = "biased: the probabilities of the log are estimated"
 
@@ -64,9 +67,21 @@ class Setting:
     def caveats(self) -> str:
         """What estimates from the rows of the log rely on."""
         notes = [MISSING] if self.survey.without_reward else []
+        if self.survey.without_propensity:
+            notes.append(UNRECORDED)
+        if not self.schema.is_range_declared:
+            notes.append(SEEN_RANGE)
         if self.survey.largest_weight > self.survey.smallest_weight:
             notes.append("rows have different weights: the interval is valid if these do not depend on the rewards")
         return "; ".join(notes)
+
+
+def find_contradiction(interval: Interval) -> str:
+    """Return why an interval is empty; an empty text if it is not.
+
+    Its two ends are bounds of the same mean. With right probabilities they cross with probability at most alpha.
+    """
+    return CONTRADICTED if interval.low > interval.high else ""
 
 
 class Rows(NamedTuple):
@@ -115,7 +130,7 @@ class TrackSums:
     def present(self, interval: Interval, estimand: str, refusal: str, caveat: str = CAVEAT) -> Estimate:
         """Return an estimate with its interval, or the reason why there is none."""
         caveat = "; ".join(filter(None, (caveat, self.setting.caveats)))
-        size = self.weights.effective_sample_size
+        size, refusal = self.weights.effective_sample_size, refusal or find_contradiction(interval)
         if refusal:
             return Estimate(value=None, estimand=estimand, effective_sample_size=size, caveat=caveat, reason=refusal)
         return Estimate(**interval._asdict(), estimand=estimand, effective_sample_size=size, caveat=caveat)
@@ -153,8 +168,9 @@ class RecommendationSums(TrackSums):
 
     def finish(self) -> RecommendationsResult:
         """Return all estimates."""
-        refusal, setting = self.find_refusal(), self.setting
+        setting = self.setting
         intervals = [setting.to_unit(interval) for interval in self.value.solve(setting.alpha)]
+        refusal = self.find_refusal() or find_contradiction(intervals[-1])
         if refusal:
             checkpoints = [Checkpoint(row=row, time=time, value=None, low=None, high=None, recent=None)
                            for row, time, _ in self._places]  # fmt: skip

@@ -77,10 +77,13 @@ def parse_time(text: str) -> float:
     >>> parse_time("2021-02-04T16:31:29.5Z"), parse_time("1612456289.5"), parse_time("soon")
     (1612456289.5, 1612456289.5, inf)
     """
+    number = parse_number(text)  # first, because 1612012912300 is also a time of the year 1612 in ISO 8601
+    if not math.isinf(number):
+        return scale_time(number)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return scale_time(parse_number(text))
+        return math.inf
     try:
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     except OverflowError:

@@ -7,8 +7,6 @@ from typing import Any
 
 from windvane.logs.row_problems import Problems, Verbatim
 
-NEAR = 0.01  # how far a number of arms, computed from probabilities, may be from a whole number
-
 
 class DeclaredArms:
     """Follow the changes of the declared arms through a log.

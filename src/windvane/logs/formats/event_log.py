@@ -17,7 +17,7 @@ import numpy as np
 
 from windvane.logs.formats.declared_arms import DeclaredArms
 from windvane.logs.formats.json_lines import parse_object, read_objects, to_number, to_time
-from windvane.logs.formats.outcomes import Outcomes
+from windvane.logs.formats.outcomes import Outcomes, hash_id
 from windvane.logs.formats.parquet_files import read_batches
 from windvane.logs.formats.reader import CHUNK, Reader, Report
 from windvane.logs.formats.tables import is_parquet
@@ -44,7 +44,6 @@ class EventReader(Reader):
 
     format = "windvane"
     extra_passes = 1
-    has_joined_rewards = True
 
     def __init__(self, path: Path, arms: Sequence[str] | None = None) -> None:
         super().__init__(path)
@@ -84,7 +83,7 @@ class EventReader(Reader):
             kind = event.get("kind")
             if kind == "decided":
                 self._declared.note_decision(event)
-                decisions.append(hash(event.get("decision")))
+                decisions.append(hash_id(event.get("decision")))
             elif kind in REWARDS:
                 time = to_time(event.get("time"))
                 if not np.isfinite(time) or not self._outcomes.add(event, time):
@@ -126,7 +125,7 @@ class EventReader(Reader):
 
     def _join(self, rows: RawRows) -> RawRows:
         assert rows.id is not None
-        hashes = np.array(list(map(hash, rows.id.tolist())), dtype=np.int64)
+        hashes = np.array(list(map(hash_id, rows.id.tolist())), dtype=np.int64)
         reward, reward_time = self._outcomes.look_up(hashes)
         return rows.replace(reward=reward, reward_time=reward_time)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,17 @@ from windvane.logs.formats.json_lines import to_number
 NAN = float("nan")
 
 
+def hash_id(id_: Any) -> int:
+    """Return 64 bits that stand for an id, the same in every process; 0 if it is no text.
+
+    The built-in ``hash`` of a text differs between processes, and worker processes look up what the first one joined.
+    """
+    if not isinstance(id_, str):
+        return 0
+    digest = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
 class _Table:
     """Values and times by the hash of an id, in the order of the log. The last entry of an id counts."""
 
@@ -21,7 +33,7 @@ class _Table:
         self._sorted: tuple[Index, Array, Array] | None = None
 
     def add(self, id_: str, value: float, time: float) -> None:
-        self._hash.append(hash(id_))
+        self._hash.append(hash_id(id_))
         self._value.append(value)
         self._time.append(time)
 

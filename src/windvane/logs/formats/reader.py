@@ -35,13 +35,10 @@ class Reader(ABC):
         The features of each arm by name, where a separate file has them.
     extra_passes : int
         How many passes over the file ``prepare`` makes.
-    has_joined_rewards : bool
-        Whether rewards are separate records of the file, joined to decisions by id.
     """
 
     format: str
     extra_passes = 0
-    has_joined_rewards = False
 
     def __init__(self, path: Path) -> None:
         self.path, self.stamp = path, read_stamp(path)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, Index
+from windvane.arguments import Array, Index, Mask
 from windvane.logs.file_log import FileLog
 from windvane.logs.log import Log
 from windvane.logs.raw import RawRows
@@ -19,13 +19,14 @@ from windvane.logs.raw import RawRows
 class LogColumns:
     """Columns of all rows, in the order of the file, and totals by arm.
 
-    ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these. ``count`` is the
-    number of arms on offer in each row. ``total_probability`` is None unless rows have the probabilities of all arms.
-    ``id_hash`` has an entry for each row with an id; None if the log has no ids.
+    ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these, of which ``tested``
+    have a propensity. ``count`` is the number of arms on offer in each row. ``total_probability`` is None unless rows
+    have the probabilities of all arms. ``id_hash`` has an entry for each row with an id; None if the log has no ids.
     """
 
     arms: list[str]
     offered: Index
+    tested: Index
     arm: Index
     count: Index
     time: Array
@@ -63,17 +64,29 @@ class _ArmNames:
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
-        self.offered = np.zeros(0, dtype=np.int64)
+        self._counts = np.zeros((2, 0), dtype=np.int64)
+        self._everywhere = np.zeros(2, dtype=np.int64)
 
     def index(self, values: tuple[str, ...]) -> Index:
         """Return the indices of these names; the last entry is for rows without an arm."""
         return np.array([*(self.codes.setdefault(name, len(self.codes)) for name in values), -1], dtype=np.int64)
 
-    def offer(self, arms: Index) -> None:
-        """Count the arms on offer."""
-        counts = np.bincount(arms, minlength=len(self.codes))
-        counts[: len(self.offered)] += self.offered
-        self.offered = counts
+    def offer(self, arms: Index, is_tested: Mask) -> None:
+        """Count the arms on offer, and those in rows with a propensity."""
+        counts = [np.bincount(some, minlength=len(self.codes)) for some in (arms, arms[is_tested])]
+        self._counts = self._pad() + np.array(counts, dtype=np.int64)
+
+    def offer_all(self, is_tested: Mask) -> None:
+        """Count rows in which every arm of the log was on offer."""
+        self._everywhere += len(is_tested), int(is_tested.sum())
+
+    def count_offers(self) -> tuple[Index, Index]:
+        """Return how many rows offer each arm, and how many of these have a propensity."""
+        offered, tested = self._pad() + self._everywhere[:, None]
+        return offered, tested
+
+    def _pad(self) -> npt.NDArray[np.int64]:
+        return np.pad(self._counts, ((0, 0), (0, len(self.codes) - self._counts.shape[1])))
 
 
 def collect_columns(log: Log) -> LogColumns:
@@ -81,15 +94,14 @@ def collect_columns(log: Log) -> LogColumns:
     names = _ArmNames()
     parts = list(_read_raw(log, names) if isinstance(log, FileLog) else _read_batches(log, names))
     arm = np.concatenate([part.arm for part in parts])
-    has_offers = parts[0].counts is not None
-    every = len(names.codes)
+    every, (offered, tested) = len(names.codes), names.count_offers()
     counts = [np.full(len(part.arm), every) if part.counts is None else part.counts for part in parts]
-    offered = names.offered if has_offers else np.full(every, len(arm))
     totals = [part.total_probability for part in parts if part.total_probability is not None]
     hashes = [part.id_hash for part in parts if part.id_hash is not None]
     return LogColumns(
         arms=list(names.codes),
         offered=offered,
+        tested=tested,
         arm=arm,
         count=np.concatenate(counts),
         time=np.concatenate([part.time for part in parts]),
@@ -111,10 +123,12 @@ def _read_raw(log: FileLog, names: _ArmNames) -> Iterator[_Part]:
 def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
     assert rows.arm.values is not None  # readers give arms as texts
     arm = names.index(rows.arm.values)[rows.arm.data]
-    counts = total = None
-    if (offers := rows.offers) is not None:
+    counts, total, is_tested = None, None, ~np.isnan(rows.probability)
+    if (offers := rows.offers) is None:
+        names.offer_all(is_tested)
+    else:
         assert offers.arm.values is not None
-        names.offer(names.index(offers.arm.values)[offers.arm.data])
+        names.offer(names.index(offers.arm.values)[offers.arm.data], is_tested[offers.row])
         counts = np.diff(offers.start)
         if offers.probability is not None:
             total = np.add.reduceat(offers.probability, offers.start[:-1])
@@ -129,7 +143,8 @@ def _read_batches(log: Log, names: _ArmNames) -> Iterator[_Part]:
     """Rows of a log in memory, whose arms have no names but their places."""
     for batch in log.batches():
         index = names.index(tuple(f"arm {i + 1}" for i in range(batch.valid.shape[1])))
-        names.offer(index[np.nonzero(batch.valid)[1]])
+        row, place = np.nonzero(batch.valid)
+        names.offer(index[place], ~np.isnan(batch.propensity)[row])
         total = None if batch.probabilities is None else batch.probabilities.sum(axis=1)
         counts = batch.valid.sum(axis=1)
         reward = np.array([log.schema.to_reward(value) for value in (0.0, 1.0)])

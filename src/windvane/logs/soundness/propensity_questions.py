@@ -75,22 +75,21 @@ def check_weights(weights: Array) -> list[CheckLine]:
 
 def check_arms(columns: LogColumns) -> list[ArmCheck]:
     """Return mean(1{a_t = a} / p_t) of each arm with an interval, at a level that holds for all arms together."""
-    inverse = 1.0 / columns.propensity
-    total = len(columns.arms)
-    played = np.bincount(columns.arm, minlength=total)
-    sums = np.bincount(columns.arm, inverse, total)
-    squares = np.bincount(columns.arm, np.square(inverse), total)
+    known = ~np.isnan(columns.propensity)  # rows without a propensity say nothing about it
+    arm, inverse, total = columns.arm[known], 1.0 / columns.propensity[known], len(columns.arms)
+    played, tested = (np.bincount(each, minlength=total) for each in (columns.arm, arm))
+    sums, squares = np.bincount(arm, inverse, total), np.bincount(arm, np.square(inverse), total)
     reach = _quantile(LEVEL / max(total, 1))
     checks = []
     for i in np.argsort(-played, kind="stable").tolist():
-        n = int(columns.offered[i])
+        n = int(columns.tested[i])
         mean = sums[i] / n if n else math.nan
         spread = max(squares[i] / n - mean**2, 0.0) if n else math.nan
-        half = reach * math.sqrt(spread / n) if n and played[i] >= FEWEST_PLAYS else math.nan
+        half = reach * math.sqrt(spread / n) if n and tested[i] >= FEWEST_PLAYS else math.nan
         checks.append(
             ArmCheck(
-                arm=columns.arms[i], offered=n, played=int(played[i]), mean_weight=mean, low=mean - half,
-                high=mean + half,
+                arm=columns.arms[i], offered=int(columns.offered[i]), played=int(played[i]), mean_weight=mean,
+                low=mean - half, high=mean + half,
             )
         )  # fmt: skip
     return checks

@@ -73,9 +73,9 @@ def check_rewards(columns: LogColumns) -> list[CheckLine]:
             advice="" if verdict == "ok" else advice,
         )
     ]  # fmt: skip
-    kinds = np.unique(values[:100_000])
-    if len(values) and len(kinds) <= 2:
-        rare = int(min((values == kinds[0]).sum(), (values == kinds[-1]).sum())) if len(kinds) == 2 else 0
+    is_low, is_high = values == values.min(initial=np.inf), values == values.max(initial=-np.inf)
+    if len(values) and (is_low | is_high).all():
+        rare = 0 if is_low.all() else int(min(is_low.sum(), is_high.sum()))
         finding = f"{rare:,} of the rarer outcome (mean reward {values.mean():.4g})"
         is_enough = rare >= FEW_OUTCOMES
         advice = "" if is_enough else f"collect more: below {FEW_OUTCOMES}, drift and policies cannot be judged"
