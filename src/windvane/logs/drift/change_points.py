@@ -15,7 +15,8 @@ log-likelihood at the best location minus that at the true one, with parameters 
 (Siegmund 1988). Such an interval follows the rows near the change. One of fixed shape, the quantiles of simulated
 locations, covered only 92 % in our simulations.
 
-A gradual drift has no change points. The segmentation then approximates it by steps, and the intervals mean little.
+A gradual drift has no change points. The segmentation then approximates it by steps, and the intervals are not
+meaningful.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CELLS = 400  # candidates for a split; locations are then refined to rows
 DECAY = 1.0 / math.sqrt(2.0)  # of the lengths of seeded intervals from layer to layer, as its authors recommend
 ROWS_PER_COORDINATE = 10  # of a segment, at least
 EXACT = 3  # intervals with the largest gains that are fitted exactly before a segment counts as constant
-MOST = 50  # change points: more are a gradual drift
+MOST = 50  # change points: more would be a gradual drift
 ROUNDS = 3  # of refinement: each moves a location given its neighbours
 LANES = 199  # of the parametric bootstrap
 CONFIDENCE = 0.95
@@ -51,7 +52,7 @@ class ChangePoint:
     Attributes
     ----------
     row, row_low, row_high : int
-        Line or row of the log of the first decision after the change.
+        Line or row, in the log, of the first decision after the change.
     decision, decision_low, decision_high : float
         Its number.
     time, time_low, time_high : float

@@ -27,7 +27,8 @@ WIDEST = 0.125  # share of the rows to each side: a wider kernel would hide most
 BAND = 1.96  # standard errors of a pointwise 95 % band
 CLOSE = 1e-3  # squared Newton decrement of a point of a curve: 0.03 of its standard error
 ADAPTIVE = (
-    "the log may have been written by a policy that learned from its rewards, so that a fixed design is not valid"
+    "the logging policy may have learned from its rewards, so the parametric bootstrap is not valid; if it did not "
+    "learn, pass --fixed-logging (is_adaptive=False)"
 )
 
 
@@ -109,7 +110,7 @@ def compute_curves(rows: RewardedRows, effective: float) -> tuple[Array, Array, 
 def find_fixed_sample_p(rows: RewardedRows, process: ScoreProcess, seed: int) -> tuple[float | None, str]:
     """Return the p-value of the joint statistic by the parametric bootstrap; None and the reason if there is none.
 
-    Fractional rewards vary less than Bernoulli rewards with the same mean, so the p-value is then too large at most.
+    Fractional rewards vary less than Bernoulli rewards with the same mean, so the p-value can then only be too large.
     """
     if rows.schema.is_adaptive:
         return None, ADAPTIVE
@@ -120,7 +121,7 @@ def find_fixed_sample_p(rows: RewardedRows, process: ScoreProcess, seed: int) ->
 def find_feature_drifts(
     rows: RewardedRows, process: ScoreProcess, effective: float, alpha: float, seed: int
 ) -> FeatureDrifts:
-    """Test every coordinate and draw its curve."""
+    """Test every coordinate, and compute its curve."""
     seen = observe(process)
     drawn = resample_signs(process, LANES, np.random.default_rng(seed))
     p_largest, p_square = p_values(seen.largest[0], drawn.largest), p_values(seen.square[0], drawn.square)

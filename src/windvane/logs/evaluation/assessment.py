@@ -1,4 +1,4 @@
-"""The last pass over a log: it combines the tracks of all policies with the logged rewards and probabilities."""
+"""The last pass over a log: combine the tracks of all policies with the logged rewards and propensities."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class LogAssessment:
 
 
 class Assessor:
-    """Reads the log once more, with the tracks of all policies.
+    """Read the log once more, and evaluate the tracks of all policies.
 
     Parameters
     ----------
     log, setting, plan
-        The log, what all estimates share, and which lanes the tracks have.
+        The log, the setting that all estimates share, and the plan of the lanes.
     folder, labels
         Where the tracks are, and the names of the policies.
     pairs
@@ -209,7 +209,7 @@ class Assessor:
 def _refuse_few(mean: MeanReward, is_binary: bool) -> str:
     """Return why the accepted rows are too few; empty if they are not."""
     if mean.count < SMALLEST_SAMPLE:
-        return f"{mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
+        return f"only {mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
     if is_binary and mean.ones < FEWEST_SUCCESSES:
-        return f"{mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
+        return f"only {mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
     return ""

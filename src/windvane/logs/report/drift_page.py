@@ -92,7 +92,7 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         )
     ]
     gammas = [f"{gamma:.6g}" for gamma in (memory.gamma, memory.gamma_low, memory.gamma_high)]
-    rows = [["half-life of a reward's information", *half_lives], ["equivalent discount gamma", *gammas]]
+    rows = [["a reward loses half of its information after", *half_lives], ["equivalent discount gamma", *gammas]]
     if rate is not None:
         per = 1000.0
         rows.append(
