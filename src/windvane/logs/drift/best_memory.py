@@ -75,7 +75,7 @@ class BestMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The cost of never forgetting, compared with the best memory: nats of log loss per 1,000 rewards (95 % interval)."""
+    """The cost of never forgetting against the best memory: nats of log loss per 1,000 rewards (95 % interval)."""
 
     per_thousand: float
     low: float

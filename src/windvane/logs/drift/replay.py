@@ -24,7 +24,7 @@ BLOCKS = 200  # blocks of rewards: points of the curve of evidence, and units of
 
 @dataclass(frozen=True)
 class Replay:
-    """Losses of the experts. There is one expert for each pair of a memory and a scale, in this order.
+    """Losses of the experts. There is one expert per memory and scale, ordered by memory and then by scale.
 
     Attributes
     ----------

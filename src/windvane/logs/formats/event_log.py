@@ -217,7 +217,7 @@ def _report_other(place: int, event: Mapping[str, Any], problems: Problems) -> N
     kind = event.get("kind")
     if kind == "history":
         rows = int(number) if (number := to_number(event.get("rows"))) >= 1.0 and np.isfinite(number) else 1
-        value, expected = Verbatim(f"{rows:,} imported decisions"), "empty (imported decisions are not read)"
+        value, expected = Verbatim(f"{rows:,} past decisions"), "absent (past decisions are not read)"
         problems.add("history", place, "history", value, expected, is_dropped=False, count=rows)
     elif kind == "lost":
         problems.add("lost events", place, "lost", event, "absent", is_dropped=False)
