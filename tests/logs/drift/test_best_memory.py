@@ -31,7 +31,9 @@ def test_without_drift_never_forgetting_is_among_the_best_memories() -> None:
         memories.append(choose_memory(rows, replay, seed=lane))
         assert measure_cost(rows, replay, seed=lane).low <= 1.0
     assert is_plausible(sum(math.isinf(memory.effective_high) for memory in memories), lanes, 0.95)
-    assert np.median([memory.effective_low for memory in memories]) >= 50.0
+    # Experts that average over fewer than 50 decisions are excluded; the interval reaches half a step of the grid, a
+    # factor sqrt(2), beyond its experts.
+    assert np.median([memory.effective_low for memory in memories]) >= 50.0 / math.sqrt(2.0)
 
 
 def test_faster_drift_needs_a_shorter_memory() -> None:

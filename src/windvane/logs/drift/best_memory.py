@@ -8,6 +8,7 @@ log determines the effective memory, and gamma = 1 - 1 / n_eff is the equivalent
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,8 @@ class BestMemory:
     Attributes
     ----------
     effective, effective_low, effective_high : float
-        The number of decisions over which the best expert averages, and its interval: the smallest and the largest one
-        of the experts that are not significantly worse than any other (95 %, paired block bootstrap).
+        The number of decisions over which the best expert averages, and its interval: that of the experts that are
+        not significantly worse than any other (95 %, paired block bootstrap), up to halfway to their neighbours.
     gamma, gamma_low, gamma_high : float
         1 - 1 / effective: the equivalent discount.
     half_life, half_life_low, half_life_high : float
@@ -132,13 +133,36 @@ def find_candidates(losses: Array, rng: np.random.Generator) -> Mask:
     return is_candidate
 
 
+def spread_to_neighbours(effective: Array) -> tuple[Array, Array]:
+    """Return the intervals of effective memories that experts on a grid stand for, [memories, scales] each.
+
+    An expert stands for all values up to the geometric mean of its own and that of the next memory with the same scale.
+    The shortest memory and the longest finite one reach as far outwards as inwards.
+
+    Examples
+    --------
+    >>> lows, highs = spread_to_neighbours(np.array([[4.0], [16.0], [float("inf")]]))
+    >>> lows.ravel().round(6).tolist(), highs.ravel().round(6).tolist()
+    ([2.0, 8.0, 32.0], [8.0, 32.0, inf])
+    """
+    logs = np.log(effective[:-1])
+    steps = np.diff(logs, axis=0)
+    if not len(steps):  # one finite memory
+        steps = np.full((1, effective.shape[1]), math.log(2.0))
+    edges = np.exp(
+        np.concatenate([logs[:1] - steps[:1] / 2, logs[:-1] + np.diff(logs, axis=0) / 2, logs[-1:] + steps[-1:] / 2])
+    )
+    return edges, np.concatenate([edges[1:], effective[-1:]])
+
+
 def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
     """Return the best memory with its interval."""
     total = replay.losses.sum(axis=0)
     best = int(total.argmin())
     candidates = find_candidates(merge_blocks(replay.losses), np.random.default_rng(seed))
     candidates[best] = True
-    low, high = replay.effective[candidates].min(), replay.effective[candidates].max()
+    lows, highs = spread_to_neighbours(replay.effective.reshape(-1, replay.scale_count))
+    low, high = lows.ravel()[candidates].min(), highs.ravel()[candidates].max()
     values = [float(replay.effective[best]), float(low), float(high)]
     half_lives = [to_half_life(value) for value in values]
     pace = rows.seconds_per_decision

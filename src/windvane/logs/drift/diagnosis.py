@@ -190,5 +190,5 @@ def _assemble(
         answer=phrase_answer(evidence, memory, rate, p, alpha), verdict=evidence.verdict, source=rows.schema.source,
         decisions=rows.decisions, rewards=len(rows), seconds=rows.seconds, dim=rows.dim, alpha=alpha, seed=seed,
         evidence=evidence, memory=memory, rate=rate, features=features, change_points=change_points, what=what,
-        cost=cost, recommendation=settings, recommendation_note=explain(settings, memory),
+        cost=cost, recommendation=settings, recommendation_note=explain(settings, memory, rows.schema),
     )  # fmt: skip

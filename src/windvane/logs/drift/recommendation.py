@@ -11,6 +11,7 @@ from windvane.logs.drift.best_memory import BestMemory
 from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence
 from windvane.logs.drift.rate import Rate
 from windvane.logs.drift.rows import RewardedRows
+from windvane.logs.log import LogSchema
 
 WIDEST = 16.0  # ratio of the ends of the interval of memories: if it is larger, the policy learns the memory
 LONG = 0.5  # share of the log: if all shorter memories are excluded, never forgetting is safe
@@ -32,16 +33,30 @@ def format_half_life(seconds: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{unit}"
 
 
+def describe_vectors(schema: LogSchema) -> dict[str, Any]:
+    """Return the arguments of an agent whose vectors are those of the log.
+
+    Examples
+    --------
+    >>> from windvane.logs.log import from_arrays
+    >>> describe_vectors(from_arrays([[[3.0, 4.0]]], [0], [1.0]).schema)
+    {'dim': 2, 'L': 5.0}
+    """
+    if schema.features is not None:
+        return {"features": schema.features.declaration()}
+    longest = math.sqrt(max(schema.L**2 - schema.has_intercept, 0.0))
+    L = {"L": math.ceil(1e6 * longest) / 1e6} if longest > 1.0 + 1e-9 else {}
+    return {"dim": schema.dim - schema.has_intercept} | ({"intercept": True} if schema.has_intercept else {}) | L
+
+
 def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None) -> dict[str, Any]:
-    """Return settings of :class:`windvane.Agent`, to be passed with ``dim`` unless they include ``features``.
+    """Return settings of :class:`windvane.Agent`: the features, or what describes the vectors, and the memory.
 
     ``half_life`` is the correlation half-life, because that is its meaning for the default policy. No memory is set,
     so that the default policy learns it, if there is no verdict, if the interval of memories is wide (a factor of more
     than 16), or if the correlation half-life is longer than the log.
     """
-    settings: dict[str, Any] = {}
-    if rows.schema.features is not None:
-        settings["features"] = rows.schema.features.declaration()
+    settings = describe_vectors(rows.schema)
     if memory is None or evidence.verdict == UNKNOWN:
         return settings
     if evidence.verdict != DRIFT:
@@ -56,8 +71,14 @@ def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None)
     return settings | {"half_life": round(decisions)}
 
 
-def explain(settings: dict[str, Any], memory: BestMemory | None) -> str:
+def explain(settings: dict[str, Any], memory: BestMemory | None, schema: LogSchema) -> str:
     """Explain the recommended settings."""
+    low, high = schema.reward_range
+    scaling = f" Send rewards to the agent as (reward - {low:g}) / {high - low:g}." if (low, high) != (0.0, 1.0) else ""
+    return _explain_memory(settings, memory) + scaling
+
+
+def _explain_memory(settings: dict[str, Any], memory: BestMemory | None) -> str:
     if "half_life" in settings and memory is not None:
         return (
             "half_life is not the half-life of a reward's information. For the default policy it is the time after "

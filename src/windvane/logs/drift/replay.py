@@ -44,6 +44,11 @@ class Replay:
     ends: Index
     effective: Array
 
+    @property
+    def scale_count(self) -> int:
+        """The number of scales."""
+        return len(np.unique(self.scales))
+
     def mix(self, experts: Array) -> Array:
         """Return the losses per block of the Bayes mixture of some experts with equal prior weights, [blocks].
 

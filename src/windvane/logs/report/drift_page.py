@@ -274,9 +274,7 @@ def _describe_recommendation(diagnosis: DriftDiagnosis) -> Iterator[Section]:
     settings = diagnosis.recommendation
     if diagnosis.verdict == UNKNOWN:
         return
-    dimension = "" if "features" in settings else f"dim={diagnosis.dim}"
-    arguments = ", ".join(filter(None, [dimension, *(f"{name}={value!r}" for name, value in settings.items())]))
-    document = ({} if "features" in settings else {"dim": diagnosis.dim}) | settings
-    code = f"windvane.Agent({arguments})\n\n{json.dumps(document)}"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    code = f"windvane.Agent({arguments})\n\n{json.dumps(settings)}"
     lines = [diagnosis.recommendation_note, "For Agent, and as the JSON of a stream:"]
     yield Section("Recommended settings", lines, code=code)
