@@ -20,8 +20,8 @@ from windvane.logs.drift.score_process import (
     simulate_rewards,
 )
 
-LANES = 999  # of the multiplier bootstrap: Holm's smallest level for 50 features is 0.05 / 50 = 0.001
-PARAMETRIC_LANES = 199  # of the parametric bootstrap: the standard error of a p-value of 5 % is 1.5 %
+RESAMPLES = 999  # of the multiplier bootstrap: Holm's smallest level for 50 features is 0.05 / 50 = 0.001
+PARAMETRIC_RESAMPLES = 199  # of the parametric bootstrap: the standard error of a p-value of 5 % is 1.5 %
 GRID = 60  # points of the curves
 WIDEST = 0.125  # share of the rows to each side: a wider kernel would hide most of what a figure can show
 BAND = 1.96  # standard errors of a pointwise 95 % band
@@ -114,7 +114,7 @@ def find_fixed_sample_p(rows: RewardedRows, process: ScoreProcess, seed: int) ->
     """
     if rows.schema.is_adaptive:
         return None, ADAPTIVE
-    drawn = simulate_rewards(rows.x, process, PARAMETRIC_LANES, np.random.default_rng(seed))
+    drawn = simulate_rewards(rows.x, process, PARAMETRIC_RESAMPLES, np.random.default_rng(seed))
     return float(p_values(observe(process).joint[0], drawn.joint)), ""
 
 
@@ -123,7 +123,7 @@ def find_feature_drifts(
 ) -> FeatureDrifts:
     """Test every coordinate, and compute its curve."""
     seen = observe(process)
-    drawn = resample_signs(process, LANES, np.random.default_rng(seed))
+    drawn = resample_signs(process, RESAMPLES, np.random.default_rng(seed))
     p_largest, p_square = p_values(seen.largest[0], drawn.largest), p_values(seen.square[0], drawn.square)
     adjusted = holm(np.minimum(2.0 * np.minimum(p_largest, p_square), 1.0))
     middles, thetas, errors, width = compute_curves(rows, effective)

@@ -22,7 +22,7 @@ RARER_PER_TERM = 10.0  # rewards of the rarer kind per coefficient, the usual mi
 MOST_TERMS = 120  # coefficients of a test, which bounds its time
 LARGEST_DESIGN = 4e7  # numbers in the rows with added terms: 320 MB
 FEWEST_PERIODS, MOST_PERIODS = 16, 64  # with a base rate of their own
-LANES = 199  # of the bootstraps
+RESAMPLES = 199  # of the bootstraps
 END_SHARE = 0.25  # of the rows that are the first period, and the last
 QUANTILE = 0.95  # of the share that noise alone changes
 
@@ -113,7 +113,7 @@ def assess_base_rate(rows: RewardedRows, effective: float, seed: int) -> tuple[f
     design = np.zeros((n, d + periods))
     design[:, :d] = rows.x
     design[np.arange(n), d + period] = rows.schema.L
-    return assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed)), periods
+    return assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed)), periods
 
 
 def _find_best(thetas: Array, rows: RewardedRows) -> Array:
@@ -133,7 +133,9 @@ def measure_ranking(rows: RewardedRows, seed: int) -> RankingChange | None:
     both = np.concatenate([np.arange(size), np.arange(len(rows) - size, len(rows))])
     pooled, _ = fit_block(rows.x[both], rows.reward[both], rows.schema.L)
     rng = np.random.default_rng(seed)
-    drawn = [rng.multivariate_normal(pooled.theta, each, size=LANES, method="eigh") for each in (spread, spread_end)]
+    drawn = [
+        rng.multivariate_normal(pooled.theta, each, size=RESAMPLES, method="eigh") for each in (spread, spread_end)
+    ]
     noise = (_find_best(drawn[0], rows) != _find_best(drawn[1], rows))[:, is_choice].mean(axis=1)
     best = _find_best(np.stack([start.theta, end.theta]), rows)[:, is_choice]
     share, limit = float((best[0] != best[1]).mean()), float(np.quantile(noise, QUANTILE))
@@ -188,7 +190,7 @@ def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tu
     if has_interactions:
         parts += [rows.x * waves[:, [k]] for k in range(count)]
     design = np.concatenate(parts, axis=1)
-    rest = assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed))
+    rest = assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed))
     fits = [fit_logistic(x, rows.reward, close=CLOSE).log_likelihood for x in (design, rows.x)]
     gain = 2.0 * (fits[0] - fits[1])
     p_terms = float(stats.chi2.sf(gain, design.shape[1] - d))
