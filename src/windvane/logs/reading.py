@@ -125,7 +125,7 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
         scan = LogScan(rules, Problems())
         for raw in reader.read(scan.problems, report_from((passes - 1) * total)):
             scan.add(raw)
-        texts, arm_texts = scan.mixed
+        texts, arm_texts = scan.mixed_fields
         if texts <= reader.texts and arm_texts <= reader.arm_texts:
             break
         reader.texts |= texts

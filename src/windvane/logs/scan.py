@@ -208,7 +208,7 @@ class LogScan:
         return 0 < self.rows <= int(self.with_all_probabilities[int(self.timed > 0)])
 
     @property
-    def mixed(self) -> tuple[set[str], set[str]]:
+    def mixed_fields(self) -> tuple[set[str], set[str]]:
         """The fields of the context and of arms that hold numbers in some rows and strings in others."""
         return tuple(  # type: ignore[return-value]
             {name for name, field in fields.items() if field.has_numbers and field.has_texts}

@@ -13,7 +13,7 @@ import numpy as np
 from windvane.arguments import check_number, check_whole
 from windvane.logs.drift.best_memory import BestMemory, Cost, choose_memory, measure_cost
 from windvane.logs.drift.change_points import ChangePoint, find_change_points
-from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_obstacle, weigh_evidence
+from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_refusal, weigh_evidence
 from windvane.logs.drift.feature_drift import FeatureDrifts, find_feature_drifts
 from windvane.logs.drift.logistic_fit import fit_logistic, means
 from windvane.logs.drift.rate import Rate, estimate_rate
@@ -138,7 +138,7 @@ def diagnose_drift(
 
     begin("reading")
     rows = read_rows(log)
-    if reason := find_obstacle(rows):
+    if reason := find_refusal(rows):
         empty = Evidence(
             verdict=UNKNOWN, reason=reason, log_e=0.0, threshold=math.log(1.0 / alpha), decisions=(), curve=(),
             first_decision=None, first_time=None,

@@ -70,7 +70,7 @@ class Evidence:
     first_time: float | None
 
 
-def find_obstacle(rows: RewardedRows) -> str:
+def find_refusal(rows: RewardedRows) -> str:
     """Return why the rows are too few for a verdict; "" if they suffice."""
     n, rarer = len(rows), rows.rarer
     if n < FEWEST:
@@ -102,7 +102,7 @@ def compute_curve(rows: RewardedRows, replay: Replay) -> Array:
 def weigh_evidence(rows: RewardedRows, replay: Replay, alpha: float) -> Evidence:
     """Return the verdict at level ``alpha``, from the curve of evidence."""
     curve, threshold = compute_curve(rows, replay), math.log(1.0 / alpha)
-    reason = find_obstacle(rows)
+    reason = find_refusal(rows)
     reached = np.flatnonzero(curve >= threshold)
     last = replay.ends - 1
     is_seen = not reason and bool(len(reached))

@@ -144,7 +144,7 @@ class Assessor:
         chance = p[np.arange(len(used)), used.played] if p is not None and self._model else used.propensity
         q = np.asarray(self.q[where, :K], dtype=float)[is_used]
         rows = Rows(RowScores(q, least, used.played, chance, used.reward), used.weight, p)
-        policies = [track.policy(0, where, K, self.epsilon, batch.valid)[is_used] for track in self.tracks]
+        policies = [track.read_probabilities(0, where, K, self.epsilon, batch.valid)[is_used] for track in self.tracks]
         for sums, pi in zip(self.recommended, policies, strict=False):
             sums.add(rows, pi)
         scale = used.weight / setting.survey.largest_weight
@@ -153,9 +153,9 @@ class Assessor:
         for i, track in enumerate(self.tracks):
             for j in range(len(self.plan.shares)):
                 lane = self.plan.learns_all + j
-                counted = track.counted(lane, where)
+                counted = track.read_counted(lane, where)
                 self.acceptances[i, j] += int(counted.sum())
-                self.thinned[i][j].add(rows, track.policy(lane, where, K, 0.0, batch.valid)[is_used])
+                self.thinned[i][j].add(rows, track.read_probabilities(lane, where, K, 0.0, batch.valid)[is_used])
                 self.accepted[i][j].add(used.reward[counted[is_used]], np.ones(int(counted[is_used].sum())))
 
     def _present_log(self) -> Estimate:

@@ -122,7 +122,7 @@ class Tracks:
         self._preferred = np.load(folder / f"{name}-preferred.npy", mmap_mode="r")
         self._counted = np.load(folder / f"{name}-counted.npy", mmap_mode="r")
 
-    def policy(self, lane: int, rows: slice, arms: int, epsilon: float, valid: Any) -> Array:
+    def read_probabilities(self, lane: int, rows: slice, arms: int, epsilon: float, valid: Any) -> Array:
         """Return the probabilities of one lane, mixed with ``epsilon`` of uniform exploration, [n, K]."""
         preferred = self._preferred[rows, lane, :arms].astype(float)
         pi = preferred / preferred.sum(axis=1, keepdims=True)
@@ -130,6 +130,6 @@ class Tracks:
             pi = (1.0 - epsilon) * pi + epsilon * valid / valid.sum(axis=1, keepdims=True)
         return np.asarray(pi)
 
-    def counted(self, lane: int, rows: slice) -> npt.NDArray[np.bool_]:
+    def read_counted(self, lane: int, rows: slice) -> npt.NDArray[np.bool_]:
         """Return the rows that count for one lane, [n]."""
         return np.asarray(self._counted[rows, lane])
