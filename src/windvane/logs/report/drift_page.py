@@ -115,11 +115,12 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         rows.append(
             ["reward lost by never forgetting (per decision)", *("–" if x is None else f"{x:.3g}" for x in ends)]
         )
-        reason = f"Cannot be answered, because {worth.reason}." if worth.value is None else ""
-        size = (
-            "" if worth.effective_sample_size is None else f" {worth.effective_sample_size:,.0f} effective decisions."
-        )
-        lines.append(f"Reward lost by never forgetting: {worth.estimand};{size} {reason or worth.caveat}")
+        count, name = worth.effective_sample_size, "Reward lost by never forgetting"
+        if worth.value is None:
+            lines.append(f"{name}: cannot be answered, because {worth.reason}.")
+        else:
+            size = "" if count is None else f" ({count:,.0f} effective decisions)"
+            lines.append(f"{name}: {worth.estimand}{size}; {worth.caveat}.")
     interval = "95 % intervals." if value is None else f"95 % intervals; of the reward: {1.0 - diagnosis.alpha:.0%}."
     table = DataTable(["", "estimate", "low", "high"], rows, interval)
     caption = (
