@@ -37,7 +37,7 @@ def complete(line: str, folder: Path) -> list[str]:
     ("line", "expected"),
     [
         ("windvane ", list(COMMANDS)),
-        ("windvane re", ["report", "reproduce", "restore"]),
+        ("windvane re", ["report", "reproduce", "restore", "replay"]),
         ("windvane token ", ["add", "list", "remove", "open"]),
         ("windvane benchmark dr", ["drift"]),
         ("windvane verify --s", ["--store"]),
