@@ -23,7 +23,7 @@ ESTIMANDS = ("recommendations", "thinning", "model")
 WORTH_PROCESSES = 40_000
 NO_PROPENSITIES = "the log has no propensities"
 NO_EXPLORATION = "the log was written without exploration: every propensity is 1"
-NO_FLOOR = "no lower bound on the probability of every arm is known; declare one with `floor`"
+NO_FLOOR = "no lower bound on the probability of every arm is known; declare one with `floor` (--floor)"
 ZERO_FLOOR = "the declared floor is 0: some arms may never have been played"
 
 
