@@ -31,7 +31,7 @@ def run(line: str, folder: Path, code: int = 0) -> tuple[dict, str]:
 
 def test_check(folder: Path) -> None:
     result, text = run(f"check clicks.csv {COLUMNS}", folder)
-    assert text.splitlines()[0] == result["answer"] == "Your log is sound: 3,000 rows, no problems found."
+    assert text.splitlines()[0] == result["answer"] == "The log is sound: 3,000 rows, no problems found."
     assert {line["verdict"] for line in result["lines"]} == {"ok"}
     assert {arm["arm"] for arm in result["arms"]} == set(ARMS)
     assert text.splitlines()[-1] == "report: clicks-check.html"
@@ -44,7 +44,7 @@ def test_a_log_that_is_not_sound_fails_the_check(folder: Path) -> None:
     (folder / "doubled.csv").write_text("\n".join(doubled))
     result, text = run(f"check doubled.csv {COLUMNS}", folder, code=1)
     assert result["verdict"] == "error"
-    assert text.startswith("Your log is not sound: 3,000 repeated ids")
+    assert text.startswith("The log is not sound: 3,000 repeated ids")
 
 
 def test_drift(folder: Path) -> None:
@@ -53,7 +53,7 @@ def test_drift(folder: Path) -> None:
     assert result["verdict"] == "drift"
     assert value["low"] < value["value"] < value["high"]
     assert text.splitlines()[0] == result["answer"]
-    assert re.match(r"Your world drifts: half of what a reward teaches is lost after .* \(.* to .*\)\.", text)
+    assert re.match(r"Drift detected: a reward loses half of its information after .* \(.* to .*\)\.", text)
     assert "windvane.Agent(features=" in text
     settings = json.loads(text[text.index('{"features"') :].splitlines()[0])
     assert settings == result["recommendation"]

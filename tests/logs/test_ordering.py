@@ -1,4 +1,4 @@
-"""Rows that are not in the order of time."""
+"""Rows that are not in time order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_rows_that_are_nearly_sorted_are_sorted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     times = np.round(np.arange(1000) + rng.uniform(0, 20, 1000), 1)
     log = read(write(tmp_path / "log.csv", times))
-    assert log.problems.count("not in the order of time") == int((times < np.maximum.accumulate(times)).sum())
+    assert log.problems.count("not in time order") == int((times < np.maximum.accumulate(times)).sum())
     batches = list(log.batches(16))
     found = np.concatenate([batch.time for batch in batches])
     order = np.argsort(times, kind="stable")

@@ -97,7 +97,7 @@ def test_names_of_arms_in_dsjson() -> None:
     log = read(DATA / "vw" / "decisionservice.json")
     assert log.schema.arms == tuple(str(i) for i in range(1, 13))
     assert log.schema.dim == 100
-    assert any(out.reason == "there is no room for it within max_dim" for out in log.left_out)
+    assert any(out.reason == "it does not fit into max_dim" for out in log.left_out)
 
 
 def test_vw_text() -> None:

@@ -197,4 +197,4 @@ def test_too_many_arms_for_the_dimension(tmp_path: Path, monkeypatch) -> None:
     file.write_text(TABLE)
     with pytest.raises(ArgumentError) as caught:
         read(file)
-    assert caught.value.hint == "give a smaller max_dim"
+    assert caught.value.hint == "pass a smaller max_dim"

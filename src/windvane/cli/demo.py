@@ -35,12 +35,12 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "never-forgets": ("the same policy, with an infinite memory", {"gamma": 1.0}),
     "random": ("a random topic each time", {"policy": "UniformRandom"}),
 }
-EXPORTED = "adaptive"  # whose log --export writes
+EXPORTED = "adaptive"  # the stream whose log --export writes
 DIM = 5
 STRENGTH = 2.5  # of the audience's taste, in log-odds
 REST = -1.5  # log-odds of a click on a topic that nobody cares about
 TICKS = 1_000_000  # of simulated time: a visit happens at a tick, at any rate of visits
-EXPLORATION = 0.1  # epsilon of the stream that is exported: off-policy evaluation needs every arm to be possible
+EXPLORATION = 0.1  # epsilon of the exported stream: off-policy evaluation needs a positive probability for every arm
 PARTS = 10
 BARS = "▁▂▃▄▅▆▇█"  # the highest is for the best possible rate or more
 
@@ -56,7 +56,7 @@ def demo(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="Write the log of the adaptive stream to this NDJSON file; the stream then explores.",
+            help='Write the log of the stream "adaptive", which then explores, to this NDJSON file.',
             show_default=False,
         ),
     ] = None,
@@ -68,15 +68,16 @@ def demo(
     forgets, and one plays at random. The store is temporary. ("make demo" is something else: it runs "windvane
     reproduce", the paper's experiment.)
 
-    With --export, the adaptive stream plays one decision in ten at random, so that its log can be evaluated.
+    With --export, the stream "adaptive" plays a random arm in one decision out of ten, so that other policies can be
+    evaluated on its log.
 
     Examples:
       windvane demo
       windvane demo --seconds 20 --keep
-      windvane demo --export log.ndjson   # then: windvane check log.ndjson, and drift, and replay
+      windvane demo --export log.ndjson   # a log for windvane check, drift and replay
     """
     if export is not None and not export.parent.is_dir():
-        raise InputError(f"{export.parent} is not a folder; --export cannot write to it")
+        raise InputError(f"{export.parent} is not a folder, so --export cannot write to it")
     signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # a closed terminal: the service must not outlive it
     with tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
         remark("starting the service (the first time, kernels are compiled: about 10 s)")
@@ -185,7 +186,7 @@ def _play(client: Client, seconds: float) -> dict[str, Any]:
 
 
 def _export(client: Client, file: Path) -> None:
-    """Write the log of a stream as lines of JSON, all of it or nothing."""
+    """Write the log of a stream as NDJSON, atomically: temporary file, then rename."""
     part = file.with_name(f"{file.name}.part")
     with ProgressBar("writing the log", "events") as report, part.open("w", encoding="utf-8") as lines:
         for count, event in enumerate(client.events(EXPORTED), 1):

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from windvane.logs.file_log import FileLog
     from windvane.logs.report.pages import LogPage
 
-LOG_PANEL, TABLE_PANEL = "The log", "Columns of a table"
+LOG_PANEL, TABLE_PANEL = "The log", "Columns of a CSV or Parquet table"
 File = Annotated[
     Path,
-    typer.Argument(help="The log: an export of windvane, CSV or Parquet, Open Bandit, VW dsjson or VW text."),
+    typer.Argument(help="The log: windvane's event log, CSV or Parquet, Open Bandit, VW dsjson or VW text."),
 ]
 Alpha = Annotated[float, typer.Option(help="1 minus the confidence level.", min=1e-6, max=0.5)]
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="The page to write (default: LOG-check.html and so on, in this folder).",
+        help="The HTML report to write (default: LOG-COMMAND.html in the current folder).",
         show_default=False,
         rich_help_panel=OUTPUT,
     ),
@@ -42,27 +42,33 @@ def _about_log(text: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class LogSource:
-    """How a log is read: see :func:`windvane.logs.read`."""
+    """Options that say how to read a log: see :func:`windvane.logs.read`."""
 
     format: Annotated[
-        str | None, _about_log("windvane, table, open-bandit, dsjson or vw (default: found out from the content).")
+        str | None, _about_log("windvane, table, open-bandit, dsjson or vw (default: detected from the content).")
     ] = None
-    features: Annotated[str | None, _about_log("Only these fields, separated by commas.")] = None
+    features: Annotated[str | None, _about_log("Use only these features, separated by commas.")] = None
     arms_from: Annotated[Path | None, _about_log("A table with a row of features for each arm.")] = None
-    max_dim: Annotated[int | None, _about_log("The largest dimension of the vectors.", min=1)] = None
-    reward_range: Annotated[tuple[float, float] | None, _about_log("The smallest and the largest possible reward.")] = (
-        None
-    )
+    max_dim: Annotated[
+        int | None, _about_log("The largest number of coordinates of a vector (default: 100).", min=1)
+    ] = None
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        _about_log("The smallest and the largest possible reward (default: 0 and 1, or those in the log)."),
+    ] = None
     floor: Annotated[
         float | None, _about_log("A lower bound on the logging probability of every arm.", min=0.0, max=1.0)
     ] = None
     fixed_logging: Annotated[
-        bool, typer.Option("--fixed-logging", help="The logging policy did not learn.", rich_help_panel=LOG_PANEL)
+        bool,
+        typer.Option(
+            "--fixed-logging", help="The logging policy did not learn from rewards.", rich_help_panel=LOG_PANEL
+        ),
     ] = False
     time: Annotated[str | None, _column("the time of the decision")] = None
     arm: Annotated[str | None, _column("the arm that was played")] = None
     reward: Annotated[str | None, _column("the reward")] = None
-    propensity: Annotated[str | None, _column("the probability with which the arm was played")] = None
+    propensity: Annotated[str | None, _column("the propensity, the probability with which the arm was played")] = None
     reward_time: Annotated[str | None, _column("the time at which the reward arrived")] = None
     id: Annotated[str | None, _column("the id of the decision")] = None
     weight: Annotated[str | None, _column("the number of decisions that a row represents")] = None
@@ -85,7 +91,7 @@ class LogSource:
 def check(source: LogSource, log: File, report: Report = None) -> Answer:
     """Check whether a log is sound: order, ids, rewards, propensities, exploration.
 
-    Exit code 1: the log is not sound.
+    The exit code is 1 if there is an error.
 
     Examples:
       windvane check log.ndjson
@@ -102,7 +108,7 @@ def check(source: LogSource, log: File, report: Report = None) -> Answer:
 
 
 def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, report: Report = None) -> Answer:
-    """Diagnose whether the world of a log drifts, how fast, where, and what to do about it.
+    """Diagnose whether the rewards of a log drift, how fast, where, and which settings to use.
 
     Examples:
       windvane drift log.ndjson
@@ -114,7 +120,7 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
     rows = source.read(log)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
-        bar(1, text="what forgetting is worth")
+        bar(1, text="value of forgetting")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
     page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value)
     target = report or Path(f"{log.stem}-drift.html")
@@ -127,12 +133,16 @@ def replay(
     policy: Annotated[
         list[str],
         typer.Option(
-            help='A policy to evaluate, any number of times: OFUL, "D-LinUCB(gamma=0.99)", my_module:MyPolicy',
+            help='A policy to evaluate; repeat the option for more: OFUL, "D-LinUCB(gamma=0.99)", my_module:MyPolicy',
             autocompletion=complete_policy,
         ),
     ],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: all pairs).")] = None,
-    epsilon: Annotated[float, typer.Option(help="Let policies play at random this often.", min=0.0, max=1.0)] = 0.0,
+    baseline: Annotated[
+        str | None, typer.Option(help="The policy to compare the others with (default: all pairs).")
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Probability of a random arm instead of the recommended one.", min=0.0, max=1.0)
+    ] = 0.0,
     share: Annotated[
         float | None,
         typer.Option(help="Share of the traffic for on-policy learning (default: the floor).", show_default=False),
@@ -149,7 +159,8 @@ def replay(
 
     Examples:
       windvane replay log.ndjson --policy AdaptiveGLMUCB --policy OFUL
-      windvane replay log.ndjson --policy "BVD-GLM-UCB(gamma=0.99)" --policy my_module:MyPolicy --baseline OFUL
+      windvane replay log.ndjson --policy OFUL --policy "BVD-GLM-UCB(gamma=0.99)" --baseline OFUL
+      windvane replay log.ndjson --policy my_module:MyPolicy --estimands recommendations
     """
     from windvane.logs import evaluate
     from windvane.logs.report.replay_page import describe_evaluation
@@ -173,7 +184,7 @@ def replay(
 
 
 def _publish(page: LogPage, result: Any, target: Path, code: int = 0) -> Answer:
-    """Write the page, and return the answer: a sentence, the tables, and where the page is."""
+    """Write the report, and return what to print: the answer, the tables, and the path of the report."""
     from windvane.logs.report.pages import write_page
 
     with ProgressBar("writing the report"):
@@ -194,7 +205,7 @@ def _print_section(title: str, table: Any, lines: Sequence[str], code: str) -> B
 
 
 def _list_facts(log: FileLog) -> dict[str, str]:
-    """Return how a log was read, for the page."""
+    """Return the facts about a log that every report lists."""
     schema = log.schema
     low, high = schema.reward_range
     floor = "none" if schema.floor is None else f"{schema.floor:.4g}"
@@ -204,8 +215,8 @@ def _list_facts(log: FileLog) -> dict[str, str]:
         "Format": schema.format,
         "Rows": f"{schema.rows:,}",
         "Vectors": f"{schema.dim} coordinates: {', '.join(schema.names[:20])}{' ...' if schema.dim > 20 else ''}",
-        "Range of rewards": f"{low:g} to {high:g}",
+        "Reward range": f"{low:g} to {high:g}",
         "Propensities": schema.propensities,
-        "Floor of the logging probabilities": floor + declared,
-        "Logging policy": "may have learned" if schema.is_adaptive else "did not learn",
+        "Floor (lower bound on logging probabilities)": floor + declared,
+        "Logging policy": "may have learned from rewards" if schema.is_adaptive else "did not learn from rewards",
     }

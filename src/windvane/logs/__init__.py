@@ -1,4 +1,4 @@
-"""Logs of decisions: check them, diagnose the drift of their world, and evaluate other policies on them.
+"""Logs of decisions: check them, diagnose drift, and evaluate other policies on them.
 
 The public names are declared in ``__init__.pyi`` and loaded on first use.
 """

@@ -1,4 +1,4 @@
-"""Choose how the rows of a log are encoded, from what the first pass over it has seen."""
+"""Choose the encoding of a log from the summary of its first pass."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_DIM = 100
 MOST_VALUES = 20  # coordinates of a category
 
 CONSTANT = "it has the same value in every row"
-RARE = "none of its values occurs twice"
-NO_ROOM = "there is no room for it within max_dim"
+RARE = "none of its values occurs more than once"
+NO_ROOM = "it does not fit into max_dim"
 ALL_MISSING = "it has no value in any row"
-NOT_CHOSEN = "it is not among the features that were asked for"
+NOT_CHOSEN = "it is not among the requested features"
 
 
 class LeftOut(NamedTuple):
@@ -59,20 +59,21 @@ class Plan(NamedTuple):
 def plan_features(
     scan: LogScan, own: Mapping[str, FieldSummary], arms: Sequence[str], *, max_dim: int, fields: Iterable[str] | None
 ) -> Plan:
-    """Return features for a log.
+    """Choose the features of a log.
 
     Parameters
     ----------
     scan
-        What the first pass has seen.
+        The summary of the first pass.
     own
-        The fields of arms. If none of them varies, arms are known by their names.
+        The fields of arms. If none of them varies, arms are distinguished by name.
     arms
         The names of the arms.
     max_dim
         The largest dimension.
     fields
-        The fields to use; if none of them is a field of arms, all of these are used, too. Default: all that fit.
+        The fields to use. If none of them is a field of arms, all fields of arms are used as well. Default: all that
+        fit.
 
     Returns
     -------
@@ -92,8 +93,8 @@ def plan_features(
         declared = _declare(chosen)
         return Plan(Features(shared=declared["shared"], per_arm=declared["per_arm"]), left_out)
     if 1 + len(arms) > max_dim:
-        expected = f"at least {1 + len(arms)}, because arms are known by their names only, and there are {len(arms)}"
-        hint = "give a file with features of the arms (arms_from), or another column for the arm"
+        expected = f"at least {1 + len(arms)}, because the {len(arms)} arms are distinguished only by name"
+        hint = "pass a file with features of the arms (arms_from), or another column as the arm"
         raise ArgumentError("max_dim", max_dim, expected, hint=hint)
     if 1 + len(arms) * (1 + sum(candidate.columns for candidate in shared)) <= max_dim:
         return Plan(Features(by_arm=_declare(shared)["shared"], arms=arms), left_out)

@@ -1,4 +1,4 @@
-"""A log in a file: what is known about it after the first pass, and its rows."""
+"""A log in a file: its schema, its problems and its rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windvane.logs.row_problems import Problems, Verbatim
 from windvane.logs.scan import FieldSummary, LogScan, summarise_arms
 
 SAME_CHANCE = 1e-6  # relative difference of probabilities that were rounded to single precision
-FEW_ARMS = 20  # so many arms always have fixed places in batches, even if rows offer only a few of them
+FEW_ARMS = 20  # up to this many arms have fixed places in batches, even if rows offer only a few of them
 SHORTEST = 1e-9  # the smallest bound on norms, where all vectors are 0
 
 
@@ -33,7 +33,7 @@ class FileLog(Log):
     schema : LogSchema
         What is known about the log as a whole.
     problems : Problems
-        What is wrong with it.
+        The problems of its rows.
     left_out : tuple of LeftOut
         The fields, and values of categories, that the encoding does not use.
     arm_counts : dict from str to int
@@ -55,7 +55,7 @@ class FileLog(Log):
         yield from self._reader.read(Problems(), ignore_progress)
 
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
-        """Yield all usable rows in the order of time, at most ``size`` at a time."""
+        """Yield all usable rows in time order, at most ``size`` at a time."""
         size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
         self._check_unchanged()
         rows, number = self.usable_batches(), 1
@@ -66,7 +66,7 @@ class FileLog(Log):
                 number += len(batch)
 
     def _check_unchanged(self) -> None:
-        """Raise ``ArgumentError`` if the file is not the one that was read: its arms and ranges may be others."""
+        """Raise ``ArgumentError`` if the file has changed since it was read: its schema may be wrong."""
         if read_stamp(self._reader.path) != self._stamp:
             expected = "unchanged while the log is used"
             raise ArgumentError(
@@ -91,7 +91,7 @@ def build_log(
     reader: Reader, scan: LogScan, encoding: Features | None, fields: Sequence[str] | None, rules: RowRules,
     max_dim: int, floor: float | None, is_adaptive: bool,
 ) -> FileLog:  # fmt: skip
-    """Return the log that ``reader`` reads, from what the first pass has seen."""
+    """Build the log from its reader and the summary of the first pass."""
     own = scan.own if reader.arm_features is None else summarise_arms(reader.arm_features)
     arms = list(scan.offered | scan.arms) if scan.offered else _sort_names(reader.arm_features or scan.arms)
     left_out: list[LeftOut] = []
@@ -111,7 +111,7 @@ def build_log(
     dim = scan.dim + has_intercept if scan.dim is not None else encoding.dim if encoding is not None else 0
     if slots * dim > MOST_NUMBERS:
         expected = f"a log in which arms times dimension is at most {MOST_NUMBERS:,}"
-        got, hint = f"{slots:,} arms of dimension {dim}", "give a smaller max_dim"
+        got, hint = f"{slots:,} arms of dimension {dim}", "pass a smaller max_dim"
         raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
     reward_range, is_declared = _choose_range(scan, rules)
     has_all = scan.has_all_probabilities

@@ -1,4 +1,4 @@
-"""What forgetting is worth in rewards: the memory that predicted best against never forgetting, on the same log."""
+"""The value of forgetting in rewards: the memory that predicted best, compared with never forgetting."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from windvane.logs.evaluation.estimates import PolicyComparison
 from windvane.logs.evaluation.evaluator import evaluate
 from windvane.logs.log import Log
 
-FORGETS, NEVER_FORGETS = "with the best memory", "never forgets"
+FORGETS, NEVER_FORGETS = "best memory", "never forget"
 
 
 def value_forgetting(
     log: Log, diagnosis: DriftDiagnosis, *, alpha: float = 0.05, seed: int = 0, jobs: int | None = None
 ) -> PolicyComparison | None:
-    """Return how much more the default policy would have earned with the best memory than without forgetting.
+    """Estimate how much more the default policy earns with the best memory than if it never forgets.
 
     Parameters
     ----------
     log
         The log.
     diagnosis
-        Its diagnosis, which has the memory that predicted best.
+        The diagnosis of the log, which contains the memory that predicted best.
     alpha, seed, jobs
         As in :func:`windvane.logs.evaluate`.
 
     Returns
     -------
     PolicyComparison or None
-        The paired difference of the values of recommendations, in the unit of the log, or why it cannot be answered.
-        None if the log has no propensities, or if never forgetting predicted best.
+        The paired difference of the values of recommendations, in the unit of the log; or why it cannot be answered.
+        None if the diagnosis has no memory, if the log has no propensities, or if never forgetting predicted best.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What every analysis of a log reads: rows in the order of their decisions, encoded as arrays.
+"""Logs as the analyses read them: rows in time order, encoded as arrays.
 
 A log has one row per decision: time, arms on offer, the arm that was played, its probability, and the reward with the
 time at which it arrived. Readers (:mod:`windvane.logs.reading`) produce such rows from files, in batches, so that a
-log of any length needs little memory. :func:`from_arrays` makes a log of arrays.
+log of any length needs little memory. :func:`from_arrays` builds a log from arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LogSchema:
-    """What is known about a log as a whole, before its rows are used.
+    """What is known about a log as a whole.
 
     Attributes
     ----------
@@ -40,8 +40,8 @@ class LogSchema:
     dim, names, L
         The dimension of the vectors, the names of their coordinates, and a bound on their norms.
     arms : tuple of str
-        The names of the arms: entry k of the offers of every row is arm k. Empty if arms are known by their features
-        only, and are in the order in which each row lists them.
+        The names of the arms: entry k of the offers of every row is arm k. Empty if arms are described only
+        by their features; then they are in the order in which each row lists them.
     context_names : tuple of str
         The names of the coordinates of the contexts.
     has_intercept : bool
@@ -57,7 +57,7 @@ class LogSchema:
     floor : float or None
         A lower bound on the logging probability of every arm. None if none is known.
     is_floor_declared : bool
-        Whether the floor was declared beforehand, rather than read off the log.
+        Whether the floor was declared beforehand, rather than taken from the log.
     has_times : bool
         Whether rows have times. Otherwise the time of a row is its number.
     is_adaptive : bool
@@ -181,7 +181,7 @@ def from_arrays(
     floor: float | None = None,
     is_adaptive: bool = True,
 ) -> ArrayLog:
-    """Return a log of arrays, one entry per decision.
+    """Build a log from arrays with one entry per decision.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def from_arrays(
     valid
         Which entries of ``arms`` are arms, [n, K]. Default: all.
     time, reward_time
-        Times of decisions and of the arrival of rewards, in seconds, [n]. Default: row numbers, and at once.
+        Times of decisions and of the arrival of rewards, in seconds, [n]. Default: row numbers; rewards arrive at once.
     context
-        What is known before the arm, [n, p]. Default: nothing.
+        The encoded context, [n, p]. Default: none.
     names
         The names of the d coordinates.
     floor

@@ -1,4 +1,4 @@
-"""Bring rows into the order of time, with a buffer of bounded size."""
+"""Sort rows by time, with a buffer of bounded size."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from windvane.arguments import Array, Index
 from windvane.logs.raw import RawRows, concatenate
 
-BUFFER = 1 << 16  # rows: a row that is out of place by fewer rows is moved to its place
+BUFFER = 1 << 16  # rows: rows that are out of place by fewer can be sorted
 
 
 class OrderCheck:
-    """Find out in one pass whether rows are in the order of time, or can be brought into it by :func:`sort_rows`.
+    """Find out in one pass whether rows are in time order, or can be sorted by :func:`sort_rows`.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class OrderCheck:
 
 
 def sort_rows(parts: Iterable[RawRows]) -> Iterator[RawRows]:
-    """Yield rows in the order of time; rows of the same time stay in the order of the file.
+    """Yield rows in time order; rows with the same time stay in the order of the file.
 
     At most two buffers and a part are kept in memory.
     """

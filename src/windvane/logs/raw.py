@@ -1,7 +1,7 @@
-"""Rows of a log in file order, before they are encoded: columns of numbers and texts.
+"""Rows of a log in file order, before they are encoded: columns of numbers and strings.
 
-Readers (:mod:`windvane.logs.formats`) produce them. Tables give whole columns. Formats with a record per line append
-rows to a :class:`RowBuilder`.
+Readers (:mod:`windvane.logs.formats`) produce them. Readers of tables return whole columns. Readers of formats with
+one record per line append rows to a :class:`RowBuilder`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class FieldColumn:
     Attributes
     ----------
     data : array
-        Numbers (missing: NaN), or codes of texts (missing: -1).
+        Numbers (missing: NaN), or codes of strings (missing: -1).
     values : tuple of str or None
-        The texts by code. None: the field holds numbers.
+        The strings by code. None: the field holds numbers.
     rows : array or None
-        The rows that have the field, if not all have: then ``data`` has one entry for each of these.
+        The rows that have the field; ``data`` has one entry for each of them. None: all rows.
     """
 
     data: npt.NDArray[Any]
@@ -114,7 +114,7 @@ class RawOffers:
 
 @dataclass(frozen=True, kw_only=True)
 class RawRows:
-    """Consecutive rows of a log as the file has them. Arrays have one entry per row.
+    """Consecutive rows of a log in file order. Arrays have one entry per row.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class RawRows:
     is_bad : [n]
         Rows with a value that could not be read. The reader has reported them.
     id : [n] or None
-        Ids of decisions. None if the format or the mapping has none; an entry None or NaN: no id.
+        Ids of decisions. None if the log has no ids. An entry None or NaN means no id.
     time, reward_time : [n]
         Seconds since 1970. NaN: not known.
     arm : FieldColumn
@@ -178,7 +178,7 @@ ARRAYS = ("place", "is_bad", "id", "time", "probability", "reward", "reward_time
 
 
 def format_number(number: float) -> str:
-    """Return a number as the text that stands for it where a field holds texts.
+    """Return the string that represents a number in a field of strings.
 
     Examples
     --------
@@ -189,14 +189,14 @@ def format_number(number: float) -> str:
 
 
 def encode_texts(texts: Iterable[str | None], rows: Index | None = None) -> FieldColumn:
-    """Return a column of texts. None is a missing value."""
+    """Return a column of strings. None is a missing value."""
     codes: dict[str | None, int] = {None: -1}
     data = np.array([codes.setdefault(text, len(codes) - 1) for text in texts], dtype=np.int64)
     return FieldColumn(data, tuple(text for text in codes if text is not None), rows)
 
 
 def to_texts(column: FieldColumn) -> FieldColumn:
-    """Return a column of numbers as texts; a column of texts unchanged."""
+    """Return a column of numbers as strings; a column of strings unchanged."""
     if column.values is not None:
         return column
     present = ~np.isnan(column.data)
@@ -207,7 +207,7 @@ def to_texts(column: FieldColumn) -> FieldColumn:
 
 
 def concatenate(parts: Sequence[RawRows]) -> RawRows:
-    """Return the rows of all ``parts``, one after the other."""
+    """Concatenate the rows of all ``parts``."""
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part) for part in parts]
@@ -244,7 +244,7 @@ def _join_fields(parts: Sequence[Fields], sizes: Sequence[int]) -> dict[str, Fie
 
 
 def _join_columns(parts: Sequence[FieldColumn | None], sizes: Sequence[int]) -> FieldColumn:
-    """Return one column of several; None where a part does not have the field."""
+    """Concatenate columns; a part that is None does not have the field."""
     present = [part for part in parts if part is not None]
     is_text = any(part.values is not None for part in present)
     if is_text:

@@ -44,8 +44,8 @@ def read(
 ) -> FileLog:
     r"""Read a log of decisions from a file.
 
-    The file is read twice or more often, in constant memory: first to find its arms, the ranges of its fields and its
-    problems, and then whenever its rows are asked for.
+    The file is read in constant memory, at least twice: first to find its arms, the ranges of its fields and its
+    problems, and then each time its rows are used.
 
     Parameters
     ----------
@@ -53,22 +53,24 @@ def read(
         The file.
     format
         "windvane" (events exported by the service, NDJSON or Parquet), "table" (CSV or Parquet), "open-bandit",
-        "dsjson" or "vw". Default: found out from the content.
+        "dsjson" or "vw". Default: detected from the content.
     time, arm, reward, propensity, reward_time, id, weight
-        For tables: the names of columns. Default: the column with the name of the argument, if there is one. A log
-        needs an arm and a reward. Times are in ISO 8601 (UTC unless they say otherwise), or seconds since 1970.
+        For tables: the names of columns. Default: the column with the name of the argument, if there is one. Only the
+        arm and the reward are required. Times are in ISO 8601 (UTC if they have no time zone), or seconds since 1970.
     arms_from
-        For tables: a CSV or Parquet file with a row of features for each arm. Its column of names has the name of the
-        log's column of arms.
+        For tables: a CSV or Parquet file with one row of features per arm. The names of the arms are in the column
+        that has the same name as in the log; else in the column "arm"; else in the first column.
     features
-        The names of the fields to use. Default: all, as far as ``max_dim`` allows. A list that names no field of arms
-        does not limit these. Or the encoding itself: ``Features`` or a mapping with their declaration.
+        The names of the fields to use. Default: all that fit into ``max_dim``. If the list names no field of the arms,
+        all of these are used as well. Alternatively the encoding: ``Features``, or a mapping that declares them.
     max_dim
         The largest dimension of the vectors, unless ``features`` is an encoding.
     reward_range
-        The smallest and the largest possible reward. Default: (0, 1) if all rewards are in it, or else those seen.
+        The smallest and the largest possible reward. Default: (0, 1) if it contains all rewards, else the range of the
+        rewards in the log.
     floor
-        A lower bound on the logging probability of every arm, if one is known.
+        A lower bound on the logging probability of every arm, if one is known. Default: the smallest probability in
+        the log if it has the probabilities of all arms, or 1/K if it was uniform.
     is_adaptive
         Whether the policy that wrote the log may have learned from its rewards.
     progress
@@ -82,7 +84,7 @@ def read(
     Raises
     ------
     ArgumentError
-        If the file cannot be read, most of its rows are not usable, or its rows are too far from the order of time.
+        If the file cannot be read, if more than half of its rows are unusable, or if its rows are too far out of order.
 
     Examples
     --------
@@ -113,7 +115,7 @@ def read(
 
 
 def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan:
-    """Read the file once, or twice if fields turn out to hold texts after many rows."""
+    """Read the file, and again if a field of numbers turns out to hold strings."""
     total, passes = max(reader.path.stat().st_size, 1), 1 + reader.extra_passes
 
     def report_from(start: int) -> Callable[[int], None]:
@@ -126,7 +128,7 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
         scan = LogScan(rules, Problems())
         for raw in reader.read(scan.problems, report_from((passes - 1) * total)):
             scan.add(raw)
-        texts, arm_texts = scan.mixed
+        texts, arm_texts = scan.mixed_fields
         if texts <= reader.texts and arm_texts <= reader.arm_texts:
             break
         reader.texts |= texts
@@ -146,20 +148,20 @@ def _check_order(reader: Reader, scan: LogScan) -> None:
         return
     place, at = order.first_unsorted
     if not order.is_sortable:
-        expected = f"a log in the order of time, or with rows out of place by fewer than {BUFFER:,} rows"
+        expected = f"a log in time order, or with rows out of place by fewer than {BUFFER:,} rows"
         hint = "sort the file by time, for example with `sort`, pandas or DuckDB (`ORDER BY`)"
-        got = f"{order.unsorted:,} rows that are earlier than a row before them, first row {place}"
+        got = f"{order.unsorted:,} rows that are earlier than a row before them, the first in row {place}"
         raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
-    expected = "at or after the times of the rows before; rows are sorted by time when they are used"
+    expected = "at or after the times of the rows before (rows are sorted by time)"
     scan.problems.add(NOT_IN_ORDER, place, "time", at, expected, is_dropped=False, count=order.unsorted)
 
 
 def _split_features(features: Any) -> tuple[list[str] | None, Features | None]:
-    """Return the names of fields, or an encoding."""
+    """Return the names of fields or the encoding, whichever was given."""
     if features is None or isinstance(features, Features | Mapping):
         return None, Features.parse(features)
     if isinstance(features, str) or not all(isinstance(name, str) for name in features):
-        raise ArgumentError("features", features, "a list of names of fields, or Features")
+        raise ArgumentError("features", features, "a list of field names, or Features")
     return list(features), None
 
 

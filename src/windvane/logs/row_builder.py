@@ -1,4 +1,4 @@
-"""Collect rows of formats that have a record per line, and return them as columns."""
+"""Collect the rows of formats with one record per line, and convert them to columns."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from windvane.arguments import LARGEST
 from windvane.logs.raw import NAN, FieldColumn, RawOffers, RawRows, encode_texts, format_number
 from windvane.logs.row_problems import Problems
 
-FEATURE = "a number within [-1e100, 1e100], or a text"
-MOST_TEXT = 1000  # characters of a text that are kept: longer ones are no categories
+FEATURE = "a number within [-1e100, 1e100], or a string"
+MOST_TEXT = 1000  # characters of a string that are kept: longer strings are not categories
 
 
 @dataclass(slots=True)
@@ -46,14 +46,14 @@ class Row:
 
 
 class RowBuilder:
-    """Append rows, and return them as columns.
+    """Collect rows, and return them as columns.
 
     Parameters
     ----------
     texts, arm_texts
-        The fields of contexts and of arms that hold texts, even where all values look like numbers.
+        The fields of contexts and of arms that hold strings, even where all values look like numbers.
     problems
-        Where values are reported that are neither numbers nor texts.
+        Collects the values that are neither numbers nor strings.
     """
 
     def __init__(self, texts: Iterable[str], arm_texts: Iterable[str], problems: Problems) -> None:
@@ -126,7 +126,7 @@ class _FieldLists:
                 continue
             is_wrong = cleaned is None or (type(cleaned) is float and not abs(cleaned) <= LARGEST)
             if is_wrong or not name:
-                self._problems.add("impossible feature", place, name, value, FEATURE, is_dropped=False)
+                self._problems.add("invalid feature", place, name, value, FEATURE, is_dropped=False)
                 continue
             if type(cleaned) is str and len(cleaned) > MOST_TEXT:
                 cleaned = cleaned[:MOST_TEXT]
@@ -146,7 +146,7 @@ class _FieldLists:
             return math.inf
 
     def build(self, texts: set[str], n: int) -> dict[str, FieldColumn]:
-        """Return a column for each field. One that holds a text is a column of texts."""
+        """Return a column for each field. A field with any string becomes a column of strings."""
         columns = {}
         for name, (rows, values) in self._lists.items():
             index = None if len(rows) == n else np.array(rows, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which rows of a log are usable, and what is wrong with the others."""
+"""Find the usable rows of a log, and report what is wrong with the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windvane.logs.row_problems import Problems
 
 SLACK = 1e-6  # a probability may exceed 1 by the rounding of single precision
 SUM_SLACK = 1e-2  # probabilities that were rounded to three digits sum to 1 within this
-SAME = 1e-3  # two probabilities of one arm that differ by more are different
+SAME = 1e-3  # largest difference between two records of the same probability
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def find_usable(raw: RawRows, problems: Problems, rules: RowRules) -> Mask:
     usable &= _check_arms(raw, usable, problems, rules)
     p = raw.probability
     usable &= _report(raw, usable & ~np.isnan(p) & ~((p > 0.0) & (p <= 1.0 + SLACK)), problems,
-                      "impossible probability", "propensity", p, "in (0, 1]")  # fmt: skip
+                      "invalid probability", "propensity", p, "in (0, 1]")  # fmt: skip
     if raw.offers is not None and raw.offers.probability is not None:
         usable &= _check_probabilities(raw, usable, problems)
     if rules.reward_range is not None:
@@ -62,7 +62,7 @@ def find_usable(raw: RawRows, problems: Problems, rules: RowRules) -> Mask:
         expected = f"in the declared range [{low:g}, {high:g}]"
         usable &= _report(raw, outside, problems, "reward outside its range", "reward", raw.reward, expected)
     early = usable & (raw.reward_time < raw.time)
-    expected = "at or after the time of the decision; it is moved there"
+    expected = "at or after the time of the decision (it is set to that time)"
     _report(raw, early, problems, "reward before its decision", "reward_time", raw.reward_time, expected, False)
     return usable
 
@@ -109,15 +109,15 @@ def _check_probabilities(raw: RawRows, usable: Mask, problems: Problems) -> Mask
     wrong &= usable
     extreme = np.zeros(n)
     extreme[row[is_outside]] = p[is_outside]
-    fine = _report(raw, wrong, problems, "impossible probability", "probabilities", extreme, "in [0, 1]")
+    fine = _report(raw, wrong, problems, "invalid probability", "probabilities", extreme, "in [0, 1]")
     sums = np.bincount(row, weights=np.nan_to_num(p), minlength=n)
     is_partial = np.bincount(row, weights=np.isnan(p), minlength=n) > 0
     off = usable & fine & ~is_partial & (np.diff(offers.start) > 0) & ~(np.abs(sums - 1.0) <= SUM_SLACK)
-    expected = "probabilities with the sum 1"
+    expected = "probabilities that sum to 1"
     _report(raw, off, problems, "probabilities do not sum to 1", "probabilities", sums, expected, False)
     entry = find_played(raw)
     own = np.where(entry < 0, np.nan, p[np.maximum(entry, 0)] if len(p) else np.nan)
     differs = usable & fine & (np.abs(own - raw.probability) > SAME)
-    expected = "the same in both places of the row where it is given"
-    _report(raw, differs, problems, "two different probabilities", "propensity", raw.probability, expected, False)
+    expected = "equal to the probability of the played arm in the same row"
+    _report(raw, differs, problems, "conflicting probabilities", "propensity", raw.probability, expected, False)
     return fine

@@ -1,4 +1,4 @@
-"""Encode rows of a log as arrays: the vectors are those of :meth:`windvane.agent.features.Features.vectors`."""
+"""Encode rows of a log as arrays, with the vectors of :meth:`windvane.agent.features.Features.vectors`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_NUMBERS = 1 << 24  # of the vectors of a batch: 128 MB
 def encode_fields(declared: Sequence[Field], fields: Fields, n: int) -> Array:
     """Return the coordinates of ``n`` contexts or arms, [n, columns].
 
-    A value that is missing or not declared is 0 in its coordinates, and a number outside its range is moved to its
-    end, as :meth:`windvane.agent.features.Features.vectors` does with ``lenient=True``.
+    A missing or undeclared value is 0 in its coordinates, and a number outside its range is clipped, as
+    :meth:`windvane.agent.features.Features.vectors` does with ``lenient=True``.
     """
     columns = np.zeros((n, sum(len(field.columns) for field in declared)))
     at = 0
@@ -68,7 +68,7 @@ class RowEncoder:
     slots
         The number K of entries of the offers.
     dim
-        The dimension of the vectors. One more than that of the vectors of the log: a 1 is appended to them.
+        The dimension of the vectors. If it is one more than that of the vectors in the log, a 1 is appended to them.
     arm_features
         Features of the arms by name, from a separate file.
     reward_range
@@ -102,11 +102,11 @@ class RowEncoder:
 
     @property
     def most_rows(self) -> int:
-        """How many rows may be encoded at a time."""
+        """The largest number of rows that may be encoded at a time."""
         return max(MOST_NUMBERS // max(self.slots * self.dim, 1), 1)
 
     def encode(self, raw: RawRows, number: int) -> LogBatch:
-        """Return rows, all of them usable, as arrays. ``number`` is that of the first row, from 1."""
+        """Encode usable rows. ``number`` is the number of the first row, from 1."""
         n = len(raw)
         valid, played, slot = self._place_arms(raw)
         scale = 1.0 if self.features is None else self.features.scale
@@ -186,7 +186,7 @@ class RowEncoder:
 
 
 def _to_fields(records: Sequence[Mapping[str, Any]], declared: Sequence[Field]) -> dict[str, FieldColumn]:
-    """Return some fields of a few records as columns."""
+    """Return the declared fields of some records as columns."""
     fields: dict[str, FieldColumn] = {}
     for field in declared:
         values = [record.get(field.name) for record in records]

@@ -1,4 +1,4 @@
-"""What is wrong with a log: problems are counted by kind, and the first few of each kind are located."""
+"""Problems of a log: counted by kind, with the rows of the first few of each kind."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import numpy as np
 from windvane.arguments import Index
 from windvane.errors import ArgumentError, format_value
 
-REPEATED_ID, NOT_IN_ORDER = "repeated id", "not in the order of time"  # kinds that other modules ask for
-EXAMPLES = 5  # located problems of each kind
-MOST_BAD = 0.5  # a log with a larger share of unusable rows is refused: it was probably read in the wrong way
+REPEATED_ID, NOT_IN_ORDER = "repeated id", "not in time order"  # kinds that other modules look up
+EXAMPLES = 5  # of each kind
+MOST_BAD = (
+    0.5  # a log with a larger share of unusable rows is refused: it was probably read with the wrong format or columns
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowProblem:
-    """One value of a log that is not as it should be.
+    """An invalid value of a log.
 
     Attributes
     ----------
     place : int
         Line or row of the file, counted from 1. 0: the file as a whole.
     field, value, expected : str
-        The name of the field, its value in short, and what is allowed.
+        The name of the field, its value (shortened), and what is allowed.
     """
 
     place: int
@@ -45,11 +47,11 @@ class ProblemCount:
     Attributes
     ----------
     kind : str
-        Such as "impossible probability".
+        For example "invalid probability".
     count : int
         The number of rows.
     is_dropped : bool
-        Whether these rows are left out. Otherwise the rows are used, and only the value is unknown or adjusted.
+        Whether these rows are left out. Otherwise they are used, and only the value is ignored or adjusted.
     examples : tuple of RowProblem
         The first few.
     """
@@ -71,9 +73,9 @@ class Problems:
     Examples
     --------
     >>> problems = Problems()
-    >>> problems.add("impossible probability", 7, "propensity", 1.5, "in (0, 1]")
+    >>> problems.add("invalid probability", 7, "propensity", 1.5, "in (0, 1]")
     >>> [(problem.kind, problem.count, str(problem.examples[0])) for problem in problems]
-    [('impossible probability', 1, 'row 7: `propensity` must be in (0, 1], got 1.5')]
+    [('invalid probability', 1, 'row 7: `propensity` must be in (0, 1], got 1.5')]
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class Problems:
     def add(
         self, kind: str, place: int, field: str, value: Any, expected: str, *, is_dropped: bool = True, count: int = 1
     ) -> None:
-        """Count ``count`` problems, of which the first is described."""
+        """Count ``count`` problems; the arguments describe the first."""
         before, was_dropped, examples = self._counts.get(kind, (0, is_dropped, []))
         if len(examples) < EXAMPLES:
             short = value if isinstance(value, Verbatim) else format_value(value)
@@ -104,7 +106,7 @@ class Problems:
     def add_rows(
         self, kind: str, places: Index, field: str, values: Any, expected: str, *, is_dropped: bool = True
     ) -> None:
-        """Count a problem for each of the rows ``places``; ``values`` are theirs."""
+        """Count a problem for each of the rows ``places``, which have these ``values``."""
         total = len(places)
         for i in range(min(total, EXAMPLES)):
             value = values[i].item() if isinstance(values[i], np.generic) else values[i]
@@ -132,6 +134,6 @@ class Problems:
 
 
 class Verbatim(str):
-    """A description of a value that is to be printed as it is, without quotes."""
+    """A description of a value that is printed without quotes."""
 
     __slots__ = ()

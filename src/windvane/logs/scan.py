@@ -16,14 +16,14 @@ from windvane.logs.raw import FieldColumn, RawOffers, RawRows
 from windvane.logs.row_checks import RowRules, find_usable
 from windvane.logs.row_problems import REPEATED_ID, Problems, Verbatim
 
-MOST_VALUES_COUNTED = 20_000  # different texts of a field that are counted; then the rarer half is forgotten
+MOST_VALUES_COUNTED = 20_000  # different strings of a field that are counted; beyond it, the rarer half is dropped
 MOST_FIELDS = 100_000
 MOST_ARMS = 50_000
 MOST_IDS = 20_000_000  # ids that are compared: 160 MB
 
 
 class FieldSummary:
-    """What a pass over a log says about one field.
+    """Summary of one field of a log.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class FieldSummary:
     low, high : float
         The range of its numbers.
     values : Counter
-        How often each text occurs. For a field with very many, the most frequent ones, approximately.
+        How often each string occurs. For a field with very many, only the most frequent, with approximate counts.
     has_numbers, has_texts, is_cut : bool
-        What the field holds, and whether ``values`` lacks some.
+        Whether the field holds numbers, strings, or both, and whether ``values`` is incomplete.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class FieldSummary:
 
 
 class LogScan:
-    """Gather what must be known about a log as a whole, from all its rows.
+    """Summarise all rows of a log.
 
     Parameters
     ----------
@@ -161,8 +161,10 @@ class LogScan:
         for name, column in fields.items():
             if name not in summaries:
                 if len(summaries) >= MOST_FIELDS:
-                    expected = f"one of at most {MOST_FIELDS:,} different fields; it is not used"
-                    self.problems.add("too many fields", 0, name, Verbatim("another"), expected, is_dropped=False)
+                    expected = f"one of at most {MOST_FIELDS:,} different fields (it is not used)"
+                    self.problems.add(
+                        "too many fields", 0, name, Verbatim("an additional field"), expected, is_dropped=False
+                    )
                     continue
                 summaries[name] = FieldSummary()
             summaries[name].add(column)
@@ -176,14 +178,14 @@ class LogScan:
         self._ids += int(is_id.sum())
 
     def finish(self) -> None:
-        """Add the problems that are known at the end only."""
+        """Add the problems that are known only after the last row."""
         problems = self.problems
         if 0 < self.timed < self.rows:
-            self._untimed.report(problems, "missing time", "time", "given, as in other rows", is_dropped=True)
+            self._untimed.report(problems, "missing time", "time", "present, as in other rows", is_dropped=True)
             problems.rows_dropped += self.rows - self.timed
             self.rows = self.timed
         if self.with_probability > 0:
-            expected = "given, as in other rows"
+            expected = "present, as in other rows"
             self._without_probability.report(problems, "missing probability", "propensity", expected, is_dropped=False)
         if self._ids:
             hashes, places = np.concatenate(self._hashes), np.concatenate(self._id_places)
@@ -191,10 +193,10 @@ class LogScan:
             is_again = np.concatenate(([False], np.diff(hashes[order]) == 0))
             again = np.sort(places[order][is_again])
             if len(again):
-                values = [Verbatim("an id that an earlier row has")] * len(again)
+                values = [Verbatim("the id of an earlier row")] * len(again)
                 problems.add_rows(REPEATED_ID, again, "id", values, "different in every row", is_dropped=False)
         if self._ids > MOST_IDS:
-            expected = f"in the first {MOST_IDS:,} rows; later ones were not compared"
+            expected = f"in the first {MOST_IDS:,} rows (later ids are not compared)"
             problems.add("ids not compared", 0, "id", Verbatim("more rows"), expected, is_dropped=False)
         self._hashes, self._id_places = [], []
 
@@ -204,8 +206,8 @@ class LogScan:
         return 0 < self.rows <= int(self.with_all_probabilities[int(self.timed > 0)])
 
     @property
-    def mixed(self) -> tuple[set[str], set[str]]:
-        """The fields of the context and of arms that hold numbers in some rows and texts in others."""
+    def mixed_fields(self) -> tuple[set[str], set[str]]:
+        """The fields of the context and of arms that hold numbers in some rows and strings in others."""
         return tuple(  # type: ignore[return-value]
             {name for name, field in fields.items() if field.has_numbers and field.has_texts}
             for fields in (self.context, self.own)
@@ -213,7 +215,7 @@ class LogScan:
 
 
 class _Missing:
-    """Counts rows without a value, and keeps the first places."""
+    """Count rows without a value, and keep the first few row numbers."""
 
     def __init__(self) -> None:
         self.count = 0

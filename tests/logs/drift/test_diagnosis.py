@@ -40,7 +40,7 @@ def turning() -> DriftDiagnosis:
 
 def test_a_turning_world(turning: DriftDiagnosis) -> None:
     assert turning.verdict == "drift"
-    assert turning.answer.startswith("Your world drifts: half of what a reward teaches is lost after ")
+    assert turning.answer.startswith("Drift detected: a reward loses half of its information after ")
     assert turning.memory is not None
     assert turning.memory.half_life_seconds == pytest.approx(60.0 * turning.memory.half_life)
     assert turning.rate is not None
@@ -95,13 +95,15 @@ def test_all_randomness_follows_from_the_seed() -> None:
 def test_a_world_that_rests() -> None:
     diagnosis = diagnose_drift(simulate(Static(), rounds=2000, lanes=1, seed=32).log(0), calendar=False)
     assert diagnosis.verdict == "no drift seen"
-    assert diagnosis.answer.startswith("No drift seen: one parameter fits all rewards, and a steady drift faster than ")
+    assert diagnosis.answer.startswith(
+        "No drift seen: one parameter fits all rewards, and a steady drift of theta* by more than "
+    )
     assert diagnosis.change_points == ()
     assert diagnosis.memory is not None
     assert math.isinf(diagnosis.memory.effective_high)
     assert diagnosis.what is not None
-    assert diagnosis.what.summary == "Nothing was seen to drift."
-    assert diagnosis.what.calendar_note == "not asked for"
+    assert diagnosis.what.summary == "No drift was seen."
+    assert diagnosis.what.calendar_note == "not requested"
     windvane.Agent(**diagnosis.recommendation)
 
 
@@ -114,7 +116,7 @@ def test_a_drift_that_only_the_score_test_sees_is_mentioned() -> None:
         assert diagnosis.features is not None
         rejects = diagnosis.features.joint_p <= diagnosis.alpha
         assert ("one parameter fits all rewards" in diagnosis.answer) != rejects
-        assert ("a score test for a sample of fixed size rejects" in diagnosis.answer) == rejects
+        assert ("the score test for a sample of fixed size rejects" in diagnosis.answer) == rejects
     assert any("rejects" in diagnosis.answer for diagnosis in answers)
 
 

@@ -14,7 +14,7 @@ from windvane.arguments import Array
 from windvane.environments import Arc, Static
 from windvane.estimation.filters import FilterBank
 from windvane.kernels.prequential import BOTH, LEARN, SCORE
-from windvane.logs.drift.evidence import DRIFT, NO_DRIFT, UNKNOWN, find_obstacle
+from windvane.logs.drift.evidence import DRIFT, NO_DRIFT, UNKNOWN, find_refusal
 from windvane.logs.drift.logistic_fit import log_likelihoods
 from windvane.logs.drift.replay import choose_memories, log_mean, order_events, replay_log
 from windvane.logs.drift.rows import read_rows
@@ -191,7 +191,7 @@ def test_too_few_rewards_cannot_be_answered() -> None:
     def obstacle(n: int, dim: int, clicks: int) -> str:
         reward = np.zeros(n)
         reward[:clicks] = 1.0
-        return find_obstacle(read_rows(from_arrays(rng.normal(size=(n, 1, dim)), np.zeros(n, dtype=int), reward)))
+        return find_refusal(read_rows(from_arrays(rng.normal(size=(n, 1, dim)), np.zeros(n, dtype=int), reward)))
 
     assert "at least 200" in obstacle(100, 2, 50)
     assert "rarer kind" in obstacle(10_000, 2, 46)

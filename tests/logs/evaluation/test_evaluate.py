@@ -69,8 +69,8 @@ def test_the_result_is_json(result: Evaluation) -> None:
 def test_the_answer_is_one_sentence(result: Evaluation) -> None:
     assert " would have earned 0." in result.answer
     assert " per decision (0." in result.answer
-    assert f"where the log earned {result.log.value.value:#.3g}" in result.answer
-    assert "the difference to" in result.answer
+    assert f"compared with {result.log.value.value:#.3g} for the log" in result.answer
+    assert "the difference from" in result.answer
     assert result.answer.endswith(".")
 
 
@@ -173,7 +173,7 @@ def test_random_numbers_of_policies_are_not_those_of_a_log() -> None:
 def test_without_probabilities_there_are_only_biased_numbers(logs: WrittenLogs) -> None:
     log = logs.log(0, has_all=False, propensity=None, floor=None)
     found = evaluate(log, ["OFUL", "UniformRandom"])
-    assert found.answer.startswith("Cannot be answered, because the log does not say with which probability")
+    assert found.answer.startswith("Cannot be answered, because the log has no propensities")
     one = found["UniformRandom"].recommendations
     assert one.value.value is None
     assert set(one.variants) == {"direct_method", "dr_estimated_propensities"}

@@ -29,7 +29,7 @@ def replay(logs: WrittenLogs, name: str, folder: Path, seed: int = 0, **changes)
 
 
 def accepted(tracks: Tracks, lane: int) -> np.ndarray:
-    return tracks.counted(lane, slice(None))
+    return tracks.read_counted(lane, slice(None))
 
 
 @pytest.mark.parametrize("name", ["AdaptiveGLMUCB", "D-LinTS(gamma=0.98)", "UniformRandom"])
@@ -39,7 +39,7 @@ def test_a_share_is_accepted_whatever_the_arms_and_rewards_are(name: str, tmp_pa
     for lane, share in enumerate(plan.shares, start=1):
         is_accepted = accepted(tracks, lane)
         assert stats.binomtest(int(is_accepted.sum()), len(is_accepted), share).pvalue > LEVEL
-        chosen = tracks.policy(lane, slice(None), 4, 0.0, None).argmax(axis=1)
+        chosen = tracks.read_probabilities(lane, slice(None), 4, 0.0, None).argmax(axis=1)
         columns = [logs.rewards[:, 0, arm].astype(int) for arm in range(4)] + [chosen, np.arange(6000) // 1500]
         for column in columns:  # the rewards of all arms, the arm that the policy wants, and the time
             table = np.array([[((column == v) & (is_accepted == a)).sum() for v in np.unique(column)] for a in (0, 1)])
@@ -61,7 +61,7 @@ def test_the_run_is_an_on_policy_run_bit_for_bit(name: str, late: bool, tmp_path
             for x, reward, number in due[t]:
                 policy.update(x, reward, round=number)
             arm = int(policy.select(logs.arms[t])[0])
-            preferred = tracks.policy(lane, slice(t, t + 1), 4, 0.0, None)[0]
+            preferred = tracks.read_probabilities(lane, slice(t, t + 1), 4, 0.0, None)[0]
             assert preferred[arm] > 0.0
             if is_accepted[t]:
                 assert arm == logs.played[t, 0]
@@ -96,7 +96,7 @@ def test_the_values_cover_the_truth_and_are_about_the_same_run(tmp_path: Path) -
         replay_policy(log, list_contenders("OFUL")[0].spec, plan, folder, "policy")
         tracks = Tracks(folder, "policy")
         found = evaluate(log, "OFUL", estimands=["thinning"], alpha=alpha, seed=lane).policies[0].thinning.runs[0]
-        values = (tracks.policy(0, slice(None), 4, 0.0, None) * logs.means[:, lane]).sum(axis=1)
+        values = (tracks.read_probabilities(0, slice(None), 4, 0.0, None) * logs.means[:, lane]).sum(axis=1)
         truths = values[accepted(tracks, 0)].mean(), values.mean()
         assert found.accepted == accepted(tracks, 0).sum()
         for i, (estimate, truth) in enumerate(zip((found.value, found.all_rows), truths, strict=True)):

@@ -113,7 +113,7 @@ def test_arms_that_the_file_of_arms_lacks_are_problems(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [("", "header"), ("item\na\n", "features"), ("item,x\na,1\na,2\n", "another name"), ("item,x\n", "row for each")],
+    [("", "header"), ("item\na\n", "features"), ("item,x\na,1\na,2\n", "different name"), ("item,x\n", "row for each")],
 )
 def test_a_file_of_arms_must_be_a_table_of_arms(tmp_path: Path, content: str, reason: str) -> None:
     items = tmp_path / "items.csv"

@@ -110,7 +110,7 @@ def test_an_arm_with_few_plays_is_not_tested() -> None:
 @pytest.mark.parametrize(
     ("changes", "question", "verdict"),
     [
-        ({"time": None}, "Are rows in the order of time?", "warning"),
+        ({"time": None}, "Are rows in time order?", "warning"),
         ({"propensity": None}, "Are propensities recorded?", "warning"),
         ({"propensity": np.ones(2000)}, "Are propensities recorded?", "error"),
         ({"propensity": np.r_[np.nan, np.full(1999, 0.25)]}, "Are propensities recorded?", "warning"),
@@ -164,11 +164,11 @@ def test_a_file_is_checked_row_by_row(tmp_path: Path) -> None:
     found = [(line.question, line.verdict) for line in result.lines if line.verdict != "ok"]
     assert found == [
         ("Can every row be read?", "warning"),
-        ("Are rows in the order of time?", "warning"),
+        ("Are rows in time order?", "warning"),
         ("Is every id unique?", "error"),
     ]
     places = {problem.kind: problem.examples[0].place for problem in result.problems}
-    assert places == {"impossible probability": 22, "repeated id": 3, "not in the order of time": 152}
+    assert places == {"invalid probability": 22, "repeated id": 3, "not in time order": 152}
 
 
 def test_offers_that_differ_from_row_to_row_count_by_row(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""How much memory predicts best, with an interval, and what never forgetting costs.
+"""The memory that predicts best, with an interval, and the cost of never forgetting.
 
 The experts of a replay differ in their memory m, the correlation time of theta*, and in their scale. An expert averages
 over n_eff decisions, its *effective memory*, which depends on both and on the information of a decision: an expert with
-a long memory and a large scale can follow theta* as closely as one with a short memory and a small scale. So it is the
-effective memory that the log tells, and gamma = 1 - 1 / n_eff is the discount that forgets as fast.
+a long memory and a large scale can follow theta* as closely as one with a short memory and a small scale. So the
+log determines the effective memory, and gamma = 1 - 1 / n_eff is the equivalent discount.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLoss:
-    """How well one memory predicted, per reward. Its loss is that of the mixture of the scales.
+    """The log loss per reward of one memory (correlation time), mixed over the scales.
 
     ``effective`` is the effective memory of its best scale. ``is_candidate``: no other memory is significantly better.
     """
@@ -37,7 +37,7 @@ class MemoryLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class BestMemory:
-    """The memory that predicted best. Infinity means: never forget.
+    """The memory that predicted best. Infinity means never forgetting.
 
     Attributes
     ----------
@@ -45,15 +45,15 @@ class BestMemory:
         The number of decisions over which the best expert averages, and its interval: that of the experts that are
         not significantly worse than any other (95 %, paired block bootstrap), up to halfway to their neighbours.
     gamma, gamma_low, gamma_high : float
-        1 - 1 / effective: the discount that forgets as fast.
+        1 - 1 / effective: the equivalent discount.
     half_life, half_life_low, half_life_high : float
-        Decisions after which half of what a reward teaches is lost, log(1/2) / log(gamma).
+        Decisions after which a reward has lost half of its information, log(1/2) / log(gamma).
     half_life_seconds, half_life_seconds_low, half_life_seconds_high : float or None
         The same in seconds, at the mean pace of the log. None if the log has no times.
     correlation_half_life : float
         Decisions after which the correlation of theta* with its old value is 1/2, for the shortest memory that is not
-        significantly worse than any other if the scale is unknown. This is what ``half_life`` means to the default
-        policy of an agent, which then weighs the rewards by itself.
+        significantly worse than any other when the scale is unknown. This is what ``half_life`` means for the default
+        policy of an agent.
     losses : tuple of MemoryLoss
         The mean loss per reward of every memory.
     """
@@ -76,7 +76,7 @@ class BestMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What never forgetting costs against the best memory, in nats of log loss per 1,000 rewards (95 % interval)."""
+    """The cost of never forgetting against the best memory: nats of log loss per 1,000 rewards (95 % interval)."""
 
     per_thousand: float
     low: float
@@ -202,10 +202,10 @@ def _tabulate(replay: Replay, n: int, rng: np.random.Generator) -> tuple[MemoryL
 
 
 def measure_cost(rows: RewardedRows, replay: Replay, seed: int) -> Cost:
-    """Return what never forgetting costs against the memory that predicted best; 0 if that one is infinite.
+    """Return the cost of never forgetting, compared with the memory that predicted best; 0 if that one is infinite.
 
-    Both are mixtures over the scales. The best memory is chosen from the same rewards, so the cost is slightly too
-    large: by about as much as the best of several equal memories is ahead by chance.
+    Both are mixtures over the scales. The best memory is chosen with the same rewards, so the cost is slightly too
+    large: by about the lead that the best of several equally good memories has by chance.
     """
     _, losses = mix_scales(replay)
     excess = merge_blocks(losses[:, -1] - losses[:, int(losses.sum(axis=0).argmin())])

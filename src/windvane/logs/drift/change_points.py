@@ -15,7 +15,8 @@ log-likelihood at the best location minus that at the true one, with parameters 
 (Siegmund 1988). Such an interval follows the rows near the change. One of fixed shape, the quantiles of simulated
 locations, covered only 92 % in our simulations.
 
-A gradual drift has no change points. The segmentation then approximates it by steps, and the intervals mean little.
+A gradual drift has no change points. The segmentation then approximates it by steps, and the intervals are not
+meaningful.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ CELLS = 400  # candidates for a split; locations are then refined to rows
 DECAY = 1.0 / math.sqrt(2.0)  # of the lengths of seeded intervals from layer to layer, as its authors recommend
 ROWS_PER_COORDINATE = 10  # of a segment, at least
 EXACT = 3  # intervals with the largest gains that are fitted exactly before a segment counts as constant
-MOST = 50  # change points: more are a gradual drift
+MOST = 50  # change points: more would be a gradual drift
 ROUNDS = 3  # of refinement: each moves a location given its neighbours
-LANES = 199  # of the parametric bootstrap
+RESAMPLES = 199  # of the parametric bootstrap
 CONFIDENCE = 0.95
-DECIDED = 30.0  # nats: a location where the expected likelihood ratio is e^-30 cannot win in 199 lanes
-LARGEST_LANES = 4e6  # numbers in the likelihood ratios of all lanes of one location: 32 MB, five times
+DECIDED = 30.0  # nats: a location where the expected likelihood ratio is e^-30 cannot win in 199 resamples
+LARGEST_RESAMPLES = 4e6  # numbers in the likelihood ratios of all resamples of one location: 32 MB, five times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class ChangePoint:
     Attributes
     ----------
     row, row_low, row_high : int
-        Line or row of the log of the first decision after the change.
+        Line or row, in the log, of the first decision after the change.
     decision, decision_low, decision_high : float
         Its number.
     time, time_low, time_high : float
@@ -219,9 +220,9 @@ class _Sides(NamedTuple):
 
 
 def _draw_deficits(data: _Data, first: int, split: int, last: int, sides: _Sides, rng: np.random.Generator) -> Array:
-    """Return how far the true location is below the best one in simulated logs with this change, in nats, [LANES].
+    """Return how far the true location is below the best one in simulated logs with this change, in nats, [RESAMPLES].
 
-    The parameters of each lane are estimated by one Newton step from those of the log, on the rows of their side.
+    The parameters of each resample are estimated by one Newton step from those of the log, on the rows of their side.
     """
     window = _find_window(data, first, split, last, sides)
     thetas, rewards = [], []
@@ -232,8 +233,8 @@ def _draw_deficits(data: _Data, first: int, split: int, last: int, sides: _Sides
         kept = weighted_gram(data.x[inside], mu * (1.0 - mu))
         spare = np.linalg.eigh(fit.information - kept)
         root = spare.eigenvectors * np.sqrt(np.maximum(spare.eigenvalues, 0.0))
-        drawn = (rng.random((LANES, len(mu))) < mu).astype(float)
-        score = (drawn - mu) @ data.x[inside] + rng.standard_normal((LANES, len(root))) @ root.T
+        drawn = (rng.random((RESAMPLES, len(mu))) < mu).astype(float)
+        score = (drawn - mu) @ data.x[inside] + rng.standard_normal((RESAMPLES, len(root))) @ root.T
         inverse = pseudo_inverse(fit.information + data.ridge * np.eye(len(root)))
         thetas.append(fit.theta + score @ inverse)
         rewards.append(drawn)
@@ -246,7 +247,7 @@ def _draw_deficits(data: _Data, first: int, split: int, last: int, sides: _Sides
 def _find_window(data: _Data, first: int, split: int, last: int, sides: _Sides) -> tuple[int, int]:
     """Return the rows around a split outside of which the location of a simulated change can hardly be."""
     ends = []
-    widest = int(LARGEST_LANES / LANES / 2)
+    widest = int(LARGEST_RESAMPLES / RESAMPLES / 2)
     for truth, other, rows in (
         (sides.left, sides.right, np.arange(split - 1, max(first, split - widest) - 1, -1)),
         (sides.right, sides.left, np.arange(split, min(last, split + widest))),
@@ -266,7 +267,7 @@ def _invert(data: _Data, first: int, split: int, last: int, sides: _Sides, allow
 
 
 def find_change_points(rows: RewardedRows, seed: int) -> tuple[ChangePoint, ...]:
-    """Return the change points of the log with intervals by a parametric bootstrap (199 lanes)."""
+    """Return the change points of the log with intervals by a parametric bootstrap (199 resamples)."""
     data = _Data(rows.x, rows.reward, RIDGE * rows.schema.L**2, ROWS_PER_COORDINATE * rows.dim)
     splits, rng, n = segment(rows.x, rows.reward, rows.schema.L), np.random.default_rng(seed), len(rows)
     ends, points = [0, *splits, n], []

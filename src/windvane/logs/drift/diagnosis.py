@@ -1,4 +1,4 @@
-"""The diagnosis of drift: whether the world of a log drifts, how fast, where, and what to do about it."""
+"""The diagnosis of drift: whether the rewards of a log drift, how fast, where, and which settings to use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from windvane.arguments import check_number, check_whole
 from windvane.logs.drift.best_memory import BestMemory, Cost, choose_memory, measure_cost
 from windvane.logs.drift.change_points import ChangePoint, find_change_points
-from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_obstacle, weigh_evidence
+from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_refusal, weigh_evidence
 from windvane.logs.drift.feature_drift import FeatureDrifts, find_feature_drifts
 from windvane.logs.drift.logistic_fit import fit_logistic, means
 from windvane.logs.drift.rate import Rate, estimate_rate
@@ -25,14 +25,14 @@ from windvane.logs.log import Log, Progress
 
 PARTS = ("reading", "evidence", "memory", "rate", "features", "change points", "what drifts")
 CAVEAT = (
-    "A model that does not fit, together with contexts that shift, is also taken for drift: then no single parameter "
+    "A model that does not fit, together with contexts that shift, also looks like drift, because no single parameter "
     "fits all parts of the log."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDiagnosis:
-    """The diagnosis of a log. Parts other than ``evidence`` are None if the question cannot be answered.
+    """The result of :func:`diagnose_drift`. Parts other than ``evidence`` are None if there is no verdict.
 
     Attributes
     ----------
@@ -43,16 +43,16 @@ class DriftDiagnosis:
     source : str
         Where the log comes from.
     decisions, rewards, seconds
-        The numbers of decisions and of rewards used, and the time from the first decision to the last (None without
-        times).
+        The number of decisions, the number of rewards used, and the time from the first decision to the last (None if
+        the log has no times).
     dim, alpha, seed
         The dimension, the level of all tests, and the seed.
     evidence, memory, rate, features, change_points, what, cost
-        The parts.
+        The parts of the diagnosis.
     recommendation : dict
-        Settings of :class:`windvane.Agent`. Empty: its default policy learns the memory.
+        Settings of :class:`windvane.Agent`. Without ``half_life`` and ``gamma``, its default policy learns the memory.
     recommendation_note : str
-        What they mean.
+        What the settings mean.
     caveat : str
         What else looks like drift.
     """
@@ -78,7 +78,7 @@ class DriftDiagnosis:
     caveat: str = CAVEAT
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for :func:`json.dumps`. JSON has no infinity: an infinite number is None."""
+        """Return plain data for :func:`json.dumps`. Numbers that are not finite become None."""
         plain: dict[str, Any] = _to_plain(dataclasses.asdict(self))
         return plain
 
@@ -94,12 +94,12 @@ def _to_plain(value: Any) -> Any:
 def diagnose_drift(
     log: Log, *, alpha: float = 0.05, seed: int = 0, calendar: bool = True, progress: Progress | None = None
 ) -> DriftDiagnosis:
-    """Say whether theta* drifts in a log with rewards in [0, 1] and the logistic link, how fast, where and when.
+    """Diagnose whether theta* drifts in a log, how fast, where and when, under a logistic model.
 
     Parameters
     ----------
     log
-        The log. It is read once; the rows with a reward are kept in memory, at most 5e7 numbers (400 MB).
+        The log. It is read once. The vectors of the played arms are kept in memory: at most 5e7 numbers (400 MB).
     alpha
         The level of all tests, in (0, 1).
     seed
@@ -107,7 +107,7 @@ def diagnose_drift(
     calendar
         Whether to test if hour of day and weekday explain the drift.
     progress
-        Called with the number of parts that are done, that of all parts, and the name of the next one.
+        Called with the number of finished parts, the number of all parts, and the name of the next one.
 
     Returns
     -------
@@ -116,8 +116,10 @@ def diagnose_drift(
 
     Notes
     -----
-    The verdict is by an e-process (:mod:`windvane.logs.drift.evidence`) that is valid at any time and for any logging
-    policy. All other intervals and p-values are for a fixed sample, and approximate for logs of adaptive policies.
+    The verdict uses an e-process (:mod:`windvane.logs.drift.evidence`) that is valid at any time and for any logging
+    policy. All other intervals and p-values assume a sample of fixed size, and are approximate if the logging policy
+    learned from its rewards. There is no verdict with fewer than 200 rewards, fewer than 50 rewards of the rarer kind,
+    or fewer than 10 of the rarer kind per coordinate.
 
     Examples
     --------
@@ -134,7 +136,7 @@ def diagnose_drift(
 
     begin("reading")
     rows = read_rows(log)
-    if reason := find_obstacle(rows):
+    if reason := find_refusal(rows):
         empty = Evidence(
             verdict=UNKNOWN, reason=reason, log_e=0.0, threshold=math.log(1.0 / alpha), decisions=(), curve=(),
             first_decision=None, first_time=None,

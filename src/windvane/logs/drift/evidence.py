@@ -1,4 +1,4 @@
-"""Does theta* move? Evidence by universal inference, valid at any time and for any way in which arms were chosen.
+"""Evidence that theta* drifts, by universal inference: valid at any time and for any logging policy.
 
 Notes
 -----
@@ -7,18 +7,20 @@ p_m(r | past) of the experts m of a bank,
 
     log E_t = log mean_m prod_{s <= t} p_m(r_s | past) - sup_theta sum_{s <= t} log p_theta(r_s | x_s).
 
-**E is at most a test martingale.** Fix the true theta. The ratio of one reward, with q the mixture's prediction and
-p = mu(<x, theta>), is a^r b^(1-r) for a = q / p and b = (1 - q) / (1 - p). It is convex in r, so it is at most
+**E is bounded by a test supermartingale.** Fix the true theta. The ratio of one reward, with q the mixture's prediction
+and p = mu(<x, theta>), is a^r b^(1-r) for a = q / p and b = (1 - q) / (1 - p). It is convex in r, so it is at most
 r a + (1 - r) b on [0, 1], whose conditional mean is p a + (1 - p) b = q + (1 - q) = 1. This needs the conditional mean
 of the reward only: rewards may be fractions. So the product of the ratios is a nonnegative supermartingale that starts
 at 1, and E_t is not above it, because the supremum is at least the likelihood of the true theta. By Ville's inequality
 the probability that E_t ever reaches 1 / alpha is at most alpha. The largest E at any set of checkpoints can be used.
 
 **Late rewards.** The reward of decision s is predicted with what was known at decision s. In the filtration that
-reveals the reward of each decision together with the decision, the past of a prediction is known, so the argument holds
-whatever the delays depend on, the reward included. It does not hold if rewards are missing depending on their value.
+reveals the reward of each decision together with the decision, the past of a prediction is known. So the argument holds
+whatever the delays depend on, even if they depend on the reward. It does not hold if whether a reward is missing
+depends on its value.
 
-**What else rejects.** A wrong model together with contexts that shift is rejected too: no single theta fits all parts.
+**Misspecification.** A wrong model together with contexts that shift is also rejected, because no single theta fits
+all parts of the log.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "cannot be answered"
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The verdict and the evidence that it rests on.
+    """The verdict and its evidence.
 
     Attributes
     ----------
@@ -51,7 +53,7 @@ class Evidence:
     reason : str
         Why the question cannot be answered; "" otherwise.
     log_e, threshold : float
-        The largest log E of the curve, and log(1 / alpha), from which on the verdict is "drift".
+        The largest log E of the curve, and log(1 / alpha). The verdict is "drift" if log E reaches it.
     decisions, curve : tuple of float
         log E after these numbers of decisions.
     first_decision, first_time
@@ -68,8 +70,8 @@ class Evidence:
     first_time: float | None
 
 
-def find_obstacle(rows: RewardedRows) -> str:
-    """Return why the rows are too few for a verdict; "" if they are not."""
+def find_refusal(rows: RewardedRows) -> str:
+    """Return why the rows are too few for a verdict; "" if they suffice."""
     n, rarer = len(rows), rows.rarer
     if n < FEWEST:
         return f"the log has {n} rewards, and at least {FEWEST} are needed"
@@ -100,7 +102,7 @@ def compute_curve(rows: RewardedRows, replay: Replay) -> Array:
 def weigh_evidence(rows: RewardedRows, replay: Replay, alpha: float) -> Evidence:
     """Return the verdict at level ``alpha``, from the curve of evidence."""
     curve, threshold = compute_curve(rows, replay), math.log(1.0 / alpha)
-    reason = find_obstacle(rows)
+    reason = find_refusal(rows)
     reached = np.flatnonzero(curve >= threshold)
     last = replay.ends - 1
     is_seen = not reason and bool(len(reached))

@@ -20,14 +20,15 @@ from windvane.logs.drift.score_process import (
     simulate_rewards,
 )
 
-LANES = 999  # of the multiplier bootstrap: Holm's smallest level for 50 features is 0.05 / 50 = 0.001
-PARAMETRIC_LANES = 199  # of the parametric bootstrap: the standard error of a p-value of 5 % is 1.5 %
+RESAMPLES = 999  # of the multiplier bootstrap: Holm's smallest level for 50 features is 0.05 / 50 = 0.001
+PARAMETRIC_RESAMPLES = 199  # of the parametric bootstrap: the standard error of a p-value of 5 % is 1.5 %
 GRID = 60  # points of the curves
 WIDEST = 0.125  # share of the rows to each side: a wider kernel would hide most of what a figure can show
 BAND = 1.96  # standard errors of a pointwise 95 % band
 CLOSE = 1e-3  # squared Newton decrement of a point of a curve: 0.03 of its standard error
 ADAPTIVE = (
-    "the log may have been written by a policy that learned from its rewards, so that a fixed design is not valid"
+    "the logging policy may have learned from its rewards, so the parametric bootstrap is not valid; if it did not "
+    "learn, pass --fixed-logging (is_adaptive=False)"
 )
 
 
@@ -109,20 +110,20 @@ def compute_curves(rows: RewardedRows, effective: float) -> tuple[Array, Array, 
 def find_fixed_sample_p(rows: RewardedRows, process: ScoreProcess, seed: int) -> tuple[float | None, str]:
     """Return the p-value of the joint statistic by the parametric bootstrap; None and the reason if there is none.
 
-    Fractional rewards vary less than Bernoulli rewards with the same mean, so the p-value is then too large at most.
+    Fractional rewards vary less than Bernoulli rewards with the same mean, so the p-value can then only be too large.
     """
     if rows.schema.is_adaptive:
         return None, ADAPTIVE
-    drawn = simulate_rewards(rows.x, process, PARAMETRIC_LANES, np.random.default_rng(seed))
+    drawn = simulate_rewards(rows.x, process, PARAMETRIC_RESAMPLES, np.random.default_rng(seed))
     return float(p_values(observe(process).joint[0], drawn.joint)), ""
 
 
 def find_feature_drifts(
     rows: RewardedRows, process: ScoreProcess, effective: float, alpha: float, seed: int
 ) -> FeatureDrifts:
-    """Test every coordinate and draw its curve."""
+    """Test every coordinate, and compute its curve."""
     seen = observe(process)
-    drawn = resample_signs(process, LANES, np.random.default_rng(seed))
+    drawn = resample_signs(process, RESAMPLES, np.random.default_rng(seed))
     p_largest, p_square = p_values(seen.largest[0], drawn.largest), p_values(seen.square[0], drawn.square)
     adjusted = holm(np.minimum(2.0 * np.minimum(p_largest, p_square), 1.0))
     middles, thetas, errors, width = compute_curves(rows, effective)

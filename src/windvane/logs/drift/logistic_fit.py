@@ -40,7 +40,7 @@ def log_likelihoods(z: Array, reward: Array) -> Array:
     return np.asarray(reward * z - np.maximum(z, 0.0) - np.log1p(np.exp(-np.abs(z))))
 
 
-def saturated(reward: Array) -> Array:
+def saturate_likelihoods(reward: Array) -> Array:
     """Return the largest log-likelihood of each reward on its own, r log r + (1 - r) log(1 - r)."""
     r = np.clip(reward, 0.0, 1.0)
     inside = np.where((r > 0.0) & (r < 1.0), r, 0.5)
@@ -272,7 +272,7 @@ def _certify(score: Array, spectrum: _Spectrum, shift: float, L: float) -> float
 
 def _bound_separated(x: Array, reward: Array, z: Array, spectrum: _Spectrum, L: float) -> float:
     """Return a bound that counts rows with a component in a flat direction with their saturated likelihood."""
-    total = float(saturated(reward).sum())
+    total = float(saturate_likelihoods(reward).sum())
     steep = spectrum.values > FLAT_INFORMATION * L**2
     outside = np.sqrt(np.maximum(np.square(x).sum(axis=1) - np.square(x @ spectrum.vectors[:, steep]).sum(axis=1), 0.0))
     rest = outside <= FLAT * L
@@ -281,4 +281,4 @@ def _bound_separated(x: Array, reward: Array, z: Array, spectrum: _Spectrum, L: 
     inner = _evaluate(x[rest], reward[rest], z[rest], None)
     kept = _decompose(measure_information(x[rest], inner.mu))
     gap = _certify(inner.score, kept, 0.0, L)
-    return min(total, inner.value + gap + float(saturated(reward[~rest]).sum()))
+    return min(total, inner.value + gap + float(saturate_likelihoods(reward[~rest]).sum()))

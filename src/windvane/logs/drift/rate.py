@@ -1,4 +1,4 @@
-"""How fast theta* moves: its root mean square displacement over a span of decisions, freed of the noise of estimates.
+"""How fast theta* moves: its root mean square displacement over a span of decisions, corrected for estimation noise.
 
 Notes
 -----
@@ -13,7 +13,7 @@ estimate is an average over its block.
 
 The *path length* of theta* depends on the resolution: that of a random walk grows without bound as the span shrinks. So
 rate and B_T = rate times decisions belong to the span that is reported with them: the shortest one, from twice the
-effective memory on, over which D is known to about a quarter. A motion within a span that returns is not seen.
+effective memory on, over which D is known to about a quarter. A motion that returns within a span is not seen.
 """
 
 from __future__ import annotations
@@ -71,8 +71,7 @@ class Rate:
     variation, variation_low, variation_high : float
         The implied B_T = rate times the number of decisions.
     excluded, excluded_logits : float
-        A steady drift at this speed or faster would have moved theta* between the halves of the log by more than was
-        seen (95 %).
+        The log rules out a steady drift that is faster (95 %): it would have moved theta* further between the halves.
     displacements : tuple of Displacement
         The displacement by span.
     """
@@ -101,7 +100,7 @@ class BlockFits(NamedTuple):
 
 
 def fit_block(x: Array, reward: Array, L: float, start: Array | None = None) -> tuple[Fit, Array]:
-    """Return the estimate of some rows, lightly penalised, and its sandwich covariance."""
+    """Return the lightly penalised estimate of some rows, and its sandwich covariance."""
     ridge = RIDGE * L**2
     fit = fit_logistic(x, reward, ridge=ridge, start=start)
     inverse = pseudo_inverse(fit.information + ridge * np.eye(x.shape[1]))
@@ -110,7 +109,7 @@ def fit_block(x: Array, reward: Array, L: float, start: Array | None = None) -> 
 
 
 def fit_blocks(rows: RewardedRows, length: int) -> BlockFits:
-    """Estimate theta in consecutive blocks of ``length`` rows; a shorter rest at the end is left out."""
+    """Estimate theta in consecutive blocks of ``length`` rows; a shorter remainder at the end is left out."""
     thetas, covariances, clock = [], [], []
     for start in range(0, len(rows) - length + 1, length):
         part = slice(start, start + length)

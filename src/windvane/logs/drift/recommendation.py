@@ -1,4 +1,4 @@
-"""Settings for an agent, and the answer in one sentence."""
+"""The recommended settings of an agent, and the one-sentence answer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from windvane.logs.drift.rate import Rate
 from windvane.logs.drift.rows import RewardedRows
 from windvane.logs.log import LogSchema
 
-WIDEST = 16.0  # high / low of an interval of memories: beyond it, let the policy learn the memory
-LONG = 0.5  # share of the log: if shorter memories are excluded, never forgetting is safe
+WIDEST = 16.0  # ratio of the ends of the interval of memories: if it is larger, the policy learns the memory
+LONG = 0.5  # share of the log: if all shorter memories are excluded, never forgetting is safe
 _UNITS = (("w", 604_800.0), ("d", 86_400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3))
 
 
 def format_half_life(seconds: float) -> str:
-    """Return a duration that an agent reads, to two significant digits.
+    """Return a duration in the notation of :class:`windvane.Agent`, with two significant digits.
 
     Examples
     --------
@@ -52,9 +52,9 @@ def describe_vectors(schema: LogSchema) -> dict[str, Any]:
 def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None) -> dict[str, Any]:
     """Return settings of :class:`windvane.Agent`: the features, or what describes the vectors, and the memory.
 
-    ``half_life`` is the correlation half-life, because that is what the default policy takes it for. No memory is set
-    if the interval of memories is wide (factor 16), if the correlation half-life is longer than the log, or if nothing
-    can be said: the default policy learns it.
+    ``half_life`` is the correlation half-life, because that is its meaning for the default policy. No memory is set,
+    so that the default policy learns it, if there is no verdict, if the interval of memories is wide (a factor of more
+    than 16), or if the correlation half-life is longer than the log.
     """
     settings = describe_vectors(rows.schema)
     if memory is None or evidence.verdict == UNKNOWN:
@@ -72,56 +72,58 @@ def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None)
 
 
 def explain(settings: dict[str, Any], memory: BestMemory | None, schema: LogSchema) -> str:
-    """Return what the recommended settings mean."""
+    """Explain the recommended settings."""
     low, high = schema.reward_range
-    scaling = f" Send rewards to it as (reward - {low:g}) / {high - low:g}." if (low, high) != (0.0, 1.0) else ""
+    scaling = f" Send rewards to the agent as (reward - {low:g}) / {high - low:g}." if (low, high) != (0.0, 1.0) else ""
     return _explain_memory(settings, memory) + scaling
 
 
 def _explain_memory(settings: dict[str, Any], memory: BestMemory | None) -> str:
     if "half_life" in settings and memory is not None:
         return (
-            "To the default policy, half_life is the time after which theta* has lost half of its correlation with its "
-            f"old value. From it the policy will average over about {memory.effective:,.0f} decisions. For a policy "
-            f"with a discount use gamma={memory.gamma:.6g}."
+            "half_life is not the half-life of a reward's information. For the default policy it is the time after "
+            "which the correlation of theta* with its old value is 1/2; with this setting, the policy averages over "
+            f"about {memory.effective:,.0f} decisions. For a policy with a discount, use gamma={memory.gamma:.6g}."
         )
     if "gamma" in settings:
-        return "Nothing is forgotten: the log excludes memories that are shorter than half of it."
-    return "No memory is set: the default policy learns it."
+        return "gamma=1 never forgets: the log excludes memories shorter than half of its length."
+    return "No memory is recommended: the default policy learns it from the rewards."
 
 
 def _describe(memory: BestMemory) -> str:
-    """Return the half-life with its interval in words."""
+    """Return the half-life with its interval as text."""
     decisions = (memory.half_life, memory.half_life_low, memory.half_life_high)
     seconds = (memory.half_life_seconds, memory.half_life_seconds_low, memory.half_life_seconds_high)
 
-    def say(index: int) -> str:
+    def format_end(index: int) -> str:
         value = seconds[index]
         if math.isinf(decisions[index]):
             return "never"
         return f"{decisions[index]:,.0f} decisions" if value is None else describe_seconds(value)
 
-    return f"{say(0)} ({say(1)} to {say(2)})" if say(1) != say(2) else say(0)
+    value, low, high = (format_end(index) for index in range(3))
+    return f"{value} ({low} to {high})" if low != high else value
 
 
 def phrase_answer(evidence: Evidence, memory: BestMemory | None, rate: Rate | None, p: float, alpha: float) -> str:
     """Return the answer in one sentence, given the p-value ``p`` of the joint score test.
 
-    Without a verdict of drift the answer gives the speed that the log rules out. It does not say that a faster drift
-    would have been seen: the e-process is valid at any time, pays for this with power, and needs a larger drift.
+    If the verdict is "no drift seen", the answer gives the speed of drift that the log rules out. It does not say that
+    the verdict would have been "drift" for a faster drift: the e-process is valid at any time, has less power for this
+    reason, and needs a larger drift.
     """
     if evidence.verdict == UNKNOWN or memory is None:
         return f"Cannot be answered, because {evidence.reason}."
     if evidence.verdict == DRIFT:
         if math.isinf(memory.half_life):
-            return "Your world drifts, but forgetting would not have predicted its rewards better."
-        return f"Your world drifts: half of what a reward teaches is lost after {_describe(memory)}."
+            return "Drift detected, but forgetting would not have improved the predictions of rewards."
+        return f"Drift detected: a reward loses half of its information after {_describe(memory)}."
     fits = "one parameter fits all rewards" if p > alpha else (
-        f"the evidence does not suffice, although a score test for a sample of fixed size rejects (p = {p:.2g})"
+        f"the evidence does not suffice, although the score test for a sample of fixed size rejects (p = {p:.2g})"
     )  # fmt: skip
     if rate is None:
-        return f"No drift seen: {fits}, and the log is too short to say how fast a drift it rules out."
+        return f"No drift seen: {fits}, and the log is too short to say which speed of drift it rules out."
     return (
-        f"No drift seen: {fits}, and a steady drift faster than {1000.0 * rate.excluded:.2g} per 1,000 decisions is "
-        "ruled out (95 %)."
+        f"No drift seen: {fits}, and a steady drift of theta* by more than {1000.0 * rate.excluded:.2g} per 1,000 "
+        "decisions is ruled out (95 %)."
     )

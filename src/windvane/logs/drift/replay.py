@@ -1,4 +1,4 @@
-"""The log replayed through a bank of filters: how well each memory would have predicted the rewards."""
+"""Replay the log through a bank of filters, to find out how well each memory predicts the rewards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCKS = 200  # blocks of rewards: points of the curve of evidence, and units of
 
 @dataclass(frozen=True)
 class Replay:
-    """Losses of the experts, one for each pair of a memory and a scale, ordered by memory and then by scale.
+    """Losses of the experts. There is one expert per memory and scale, ordered by memory and then by scale.
 
     Attributes
     ----------
@@ -134,9 +134,9 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
 
     Notes
     -----
-    Each reward is predicted with the beliefs at its *decision*, which know the rewards that had arrived by then, and is
-    learned when it arrives. The order of arrivals alone would not do: if clicks arrive sooner than the absence of
-    clicks, the rewards that arrive first are all clicks although nothing drifts.
+    Each reward is predicted with the beliefs at its *decision*, which include the rewards that had arrived by then, and
+    is learned when it arrives. Predicting rewards in the order of arrival would be wrong: if clicks arrive sooner
+    than the absence of clicks, the rewards that arrive first are all clicks although nothing drifts.
     """
     L = rows.schema.L
     scales = np.array(SCALES) / L
@@ -158,7 +158,7 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
 
 
 def to_half_life(memory: float) -> float:
-    """Return the number of rounds after which a reward counts half, if rewards are averaged over ``memory`` rounds.
+    """Return the number of rounds after which a reward has half its weight, if ``memory`` rounds are averaged.
 
     Examples
     --------

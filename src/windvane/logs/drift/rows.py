@@ -1,7 +1,7 @@
-"""The rows of a log that the diagnosis of drift uses, as compact arrays: those whose reward is known.
+"""The rows of a log with a known reward, as compact arrays for the diagnosis of drift.
 
-Time is counted in decisions. A decision of weight w counts as w, so that a log from which rows were dropped at random
-has the time of the original traffic.
+Time is counted in decisions. A decision of weight w counts w times, so that a log from which rows were dropped at
+random has the clock of the original traffic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windvane.logs.log import Log, LogBatch, LogSchema
 LARGEST = 5e7  # numbers in ``x``: 400 MB, so that a diagnosis with its workspaces stays below 1 GB
 MOST_OFFERS = 400  # offers that are kept: the standard error of a share is at most 0.5 / sqrt(400) = 2.5 %
 LARGEST_OFFERS = 2e6  # numbers in the offers that are kept: 16 MB
-MOST_CONTEXTS = 20_000  # contexts that are kept: halves then differ by 0.02 or more if a test is to notice
+MOST_CONTEXTS = 20_000  # contexts that are kept: enough for a test to detect a distance of 0.02 between the halves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def read_rows(log: Log) -> RewardedRows:
     Returns
     -------
     RewardedRows
-        The rows with a reward. Rows that are marked as not to be learned from count as decisions only.
+        The rows with a reward. Rows that are marked as not to be learned from only advance the clock.
 
     Examples
     --------

@@ -73,13 +73,13 @@ def build_process(x: Array, reward: Array, theta: Array | None = None) -> ScoreP
 
 
 def correct(process: ScoreProcess, scores: Array) -> Array:
-    """Return S_tau - J_tau J^-1 S_1 of processes [lanes, cells, d]: the effect of estimating theta."""
+    """Return S_tau - J_tau J^-1 S_1 of processes [resamples, cells, d]: the effect of estimating theta."""
     pull = process.information @ process.inverse
     return np.asarray(scores - np.einsum("cij,bj->bci", pull, scores[:, -1], optimize=True))
 
 
 def measure_statistics(process: ScoreProcess, scores: Array) -> Statistics:
-    """Return the statistics of corrected processes [lanes, cells, d]."""
+    """Return the statistics of corrected processes [resamples, cells, d]."""
     moved = scores @ process.inverse
     scale = np.sqrt(np.maximum(np.diag(process.inverse), 1e-300))
     w = moved / scale
@@ -88,17 +88,17 @@ def measure_statistics(process: ScoreProcess, scores: Array) -> Statistics:
 
 
 def measure_joint(process: ScoreProcess, scores: Array, columns: int) -> Array:
-    """Return the joint statistic of the first ``columns`` coordinates, adjusted for the others, [lanes]."""
+    """Return the joint statistic of the first ``columns`` coordinates, adjusted for the others, [resamples]."""
     moved = scores @ process.inverse[:, :columns]
     weight = pseudo_inverse(process.inverse[:columns, :columns])
     return np.asarray(np.einsum("bci,ij,bcj->bc", moved, weight, moved, optimize=True).mean(axis=1))
 
 
-def assess_joint(x: Array, reward: Array, columns: int, lanes: int, rng: np.random.Generator) -> float:
+def assess_joint(x: Array, reward: Array, columns: int, resamples: int, rng: np.random.Generator) -> float:
     """Return the p-value of the joint statistic of the first ``columns`` coordinates by the multiplier bootstrap."""
     process = build_process(x, reward)
     seen = measure_joint(process, correct(process, process.scores[None]), columns)
-    parts = [measure_joint(process, correct(process, drawn), columns) for drawn in _draw_signs(process, lanes, rng)]
+    parts = [measure_joint(process, correct(process, drawn), columns) for drawn in _draw_signs(process, resamples, rng)]
     return float(p_values(seen[0], np.concatenate(parts)))
 
 
@@ -107,18 +107,20 @@ def observe(process: ScoreProcess) -> Statistics:
     return measure_statistics(process, correct(process, process.scores[None]))
 
 
-def resample_signs(process: ScoreProcess, lanes: int, rng: np.random.Generator) -> Statistics:
-    """Return the statistics of ``lanes`` multiplier bootstrap processes."""
-    parts = [measure_statistics(process, correct(process, drawn)) for drawn in _draw_signs(process, lanes, rng)]
+def resample_signs(process: ScoreProcess, resamples: int, rng: np.random.Generator) -> Statistics:
+    """Return the statistics of ``resamples`` multiplier bootstrap processes."""
+    parts = [measure_statistics(process, correct(process, drawn)) for drawn in _draw_signs(process, resamples, rng)]
     return Statistics(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-def _draw_signs(process: ScoreProcess, lanes: int, rng: np.random.Generator) -> Iterator[Array]:
+def _draw_signs(process: ScoreProcess, resamples: int, rng: np.random.Generator) -> Iterator[Array]:
     cells, d = process.scores.shape
-    at_once = max(1, min(lanes, int(LARGEST_PROCESS // (cells * d)), int(LARGEST_PROCESS // len(process.units)) + 1))
+    at_once = max(
+        1, min(resamples, int(LARGEST_PROCESS // (cells * d)), int(LARGEST_PROCESS // len(process.units)) + 1)
+    )
     starts = np.concatenate([[0], process.ends[:-1]])
-    for first in range(0, lanes, at_once):
-        count = min(at_once, lanes - first)
+    for first in range(0, resamples, at_once):
+        count = min(at_once, resamples - first)
         drawn = np.empty((count, cells, d))
         for cell, (start, end) in enumerate(zip(starts, process.ends, strict=True)):
             signs = 2.0 * rng.integers(0, 2, size=(count, end - start)) - 1.0
@@ -126,17 +128,17 @@ def _draw_signs(process: ScoreProcess, lanes: int, rng: np.random.Generator) -> 
         yield np.cumsum(drawn, axis=1)
 
 
-def simulate_rewards(x: Array, process: ScoreProcess, lanes: int, rng: np.random.Generator) -> Statistics:
-    """Return the statistics of ``lanes`` parametric bootstrap processes: Bernoulli rewards at the fitted means.
+def simulate_rewards(x: Array, process: ScoreProcess, resamples: int, rng: np.random.Generator) -> Statistics:
+    """Return the statistics of ``resamples`` parametric bootstrap processes: Bernoulli rewards at the fitted means.
 
-    The estimate of each lane is that of one Newton step from the fitted theta.
+    The estimate of each resample is that of one Newton step from the fitted theta.
     """
     mu = means(x @ process.theta)
     bounds = np.concatenate([[0], divide(len(x), MOST_UNITS)[process.ends - 1]])
     cells, d = process.scores.shape
-    parts, at_once = [], max(1, min(lanes, int(LARGEST_PROCESS // (cells * d))))
-    for done in range(0, lanes, at_once):
-        count = min(at_once, lanes - done)
+    parts, at_once = [], max(1, min(resamples, int(LARGEST_PROCESS // (cells * d))))
+    for done in range(0, resamples, at_once):
+        count = min(at_once, resamples - done)
         drawn = np.empty((count, cells, d))
         for cell in range(cells):
             part = slice(bounds[cell], bounds[cell + 1])

@@ -16,20 +16,20 @@ from windvane.logs.drift.rows import RewardedRows
 from windvane.logs.drift.score_process import CLOSE, assess_joint, holm
 
 DAY, WEEK = 86_400.0, 604_800.0
-SHORTEST_CALENDAR = 2.0 * DAY  # of a log: an hour of the day must be seen on two days to be told from a drift
-SHORTEST_WEEKS = 2.0 * WEEK  # of a log, for weekday terms; the same for weeks
+SHORTEST_CALENDAR = 2.0 * DAY  # of a log: without a second day, the hour of day cannot be distinguished from a drift
+SHORTEST_WEEKS = 2.0 * WEEK  # of a log, for weekday terms, for the same reason
 RARER_PER_TERM = 10.0  # rewards of the rarer kind per coefficient, the usual minimum of a logistic regression
 MOST_TERMS = 120  # coefficients of a test, which bounds its time
 LARGEST_DESIGN = 4e7  # numbers in the rows with added terms: 320 MB
 FEWEST_PERIODS, MOST_PERIODS = 16, 64  # with a base rate of their own
-LANES = 199  # of the bootstraps
+RESAMPLES = 199  # of the bootstraps
 END_SHARE = 0.25  # of the rows that are the first period, and the last
 QUANTILE = 0.95  # of the share that noise alone changes
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingChange:
-    """How often the best arm of an offer changed between the first and the last quarter of the log.
+    """How often the best arm differs between the first and the last quarter of the log.
 
     ``expected`` is the mean share that the noise of the two estimates alone would give, and ``limit`` its 95 %
     quantile (parametric bootstrap). The ranking has changed if ``share`` is above the limit.
@@ -46,7 +46,7 @@ class RankingChange:
 class ContextShift:
     """A coordinate of the contexts, first half against second half: Kolmogorov-Smirnov distance and Holm's p-value.
 
-    The p-value assumes that contexts are independent. If they follow each other slowly, it is too small.
+    The p-value assumes independent contexts. It is too small if consecutive contexts are correlated.
     """
 
     name: str
@@ -80,15 +80,15 @@ class WhatDrifts:
     p : float
         The joint score test of one theta.
     p_beyond_base_rate : float or None
-        The same if every one of ``periods`` periods has a base rate of its own. None if the log is too large for it.
+        The same if each of ``periods`` periods has its own base rate. None if the log is too large or too small for it.
     is_base_rate_only : bool
-        Whether the joint test rejects, and no longer does so with these base rates.
+        Whether the joint test rejects without these base rates, and does not reject with them.
     ranking : RankingChange or None
         None if no offer has two arms.
     contexts : tuple of ContextShift
         Empty if the log has no contexts.
     calendar : CalendarTest or None
-        None if it was not asked for, or if the log is shorter than two days or has no times (``calendar_note``).
+        None if it was not requested or is not possible; ``calendar_note`` says why.
     """
 
     summary: str
@@ -113,7 +113,7 @@ def assess_base_rate(rows: RewardedRows, effective: float, seed: int) -> tuple[f
     design = np.zeros((n, d + periods))
     design[:, :d] = rows.x
     design[np.arange(n), d + period] = rows.schema.L
-    return assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed)), periods
+    return assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed)), periods
 
 
 def _find_best(thetas: Array, rows: RewardedRows) -> Array:
@@ -133,7 +133,9 @@ def measure_ranking(rows: RewardedRows, seed: int) -> RankingChange | None:
     both = np.concatenate([np.arange(size), np.arange(len(rows) - size, len(rows))])
     pooled, _ = fit_block(rows.x[both], rows.reward[both], rows.schema.L)
     rng = np.random.default_rng(seed)
-    drawn = [rng.multivariate_normal(pooled.theta, each, size=LANES, method="eigh") for each in (spread, spread_end)]
+    drawn = [
+        rng.multivariate_normal(pooled.theta, each, size=RESAMPLES, method="eigh") for each in (spread, spread_end)
+    ]
     noise = (_find_best(drawn[0], rows) != _find_best(drawn[1], rows))[:, is_choice].mean(axis=1)
     best = _find_best(np.stack([start.theta, end.theta]), rows)[:, is_choice]
     share, limit = float((best[0] != best[1]).mean()), float(np.quantile(noise, QUANTILE))
@@ -183,12 +185,12 @@ def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tu
         columns <= MOST_TERMS and rows.rarer >= RARER_PER_TERM * columns and n * columns <= LARGEST_DESIGN
     )
     if not has_interactions and n * (d + count) > LARGEST_DESIGN:
-        return None, "the log is too large for added terms"
+        return None, "the log is too large for the added terms"
     parts = [rows.x, rows.schema.L * waves]
     if has_interactions:
         parts += [rows.x * waves[:, [k]] for k in range(count)]
     design = np.concatenate(parts, axis=1)
-    rest = assess_joint(design, rows.reward, d, LANES, np.random.default_rng(seed))
+    rest = assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed))
     fits = [fit_logistic(x, rows.reward, close=CLOSE).log_likelihood for x in (design, rows.x)]
     gain = 2.0 * (fits[0] - fits[1])
     p_terms = float(stats.chi2.sf(gain, design.shape[1] - d))
@@ -199,24 +201,22 @@ def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tu
 def find_what_drifts(
     rows: RewardedRows, effective: float, p: float, *, has_drift: bool, alpha: float, calendar: bool, seed: int
 ) -> WhatDrifts:
-    """Say what drifts, given the p-value ``p`` of the joint score test."""
+    """Find out what drifts, given the p-value ``p`` of the joint score test."""
     beyond, periods = assess_base_rate(rows, effective, seed)
     is_base = has_drift and p <= alpha and beyond is not None and beyond > alpha
     ranking, contexts = measure_ranking(rows, seed), compare_contexts(rows, alpha)
-    test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not asked for")
+    test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not requested")
     if not has_drift:
-        summary = (
-            "Nothing was seen to drift." if p > alpha else f"Perhaps the coefficients: the score test has p = {p:.2g}."
-        )
+        summary = "No drift was seen." if p > alpha else f"The coefficients may drift: the score test has p = {p:.2g}."
         if any(shift.has_shifted for shift in contexts):
-            summary = "The contexts shift, the rewards given them were not seen to." if p > alpha else (
+            summary = "The contexts shift; no drift of the rewards given the context was seen." if p > alpha else (
                 f"The contexts shift. {summary}")  # fmt: skip
     else:
-        moves = "the base rate moves, with nothing seen beyond it" if is_base else "the coefficients move"
+        moves = "the base rate moves, and no other drift was seen" if is_base else "the coefficients move"
         order = "" if ranking is None else (
-            f"; the best arm changed in {100 * ranking.share:.0f} % of offers, and noise alone would change "
-            f"{100 * ranking.expected:.0f} %")  # fmt: skip
-        clock = f"; {' and '.join(test.terms)} explain it" if test is not None and test.explains else ""
+            f"; the best arm changed in {100 * ranking.share:.0f} % of offers (by noise alone: "
+            f"{100 * ranking.expected:.0f} %)")  # fmt: skip
+        clock = f"; {' and '.join(test.terms)} can explain the drift" if test is not None and test.explains else ""
         summary = f"{moves[0].upper()}{moves[1:]}{order}{clock}."
     return WhatDrifts(
         summary=summary, p=p, p_beyond_base_rate=beyond, periods=periods, is_base_rate_only=is_base, ranking=ranking,

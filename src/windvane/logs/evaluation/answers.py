@@ -1,4 +1,4 @@
-"""The answer of an evaluation in one sentence."""
+"""The one-sentence answer of an evaluation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def format_number(value: float) -> str:
     return f"{value:.0f}" if "e" in text else text.rstrip(".")
 
 
-def answer(log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: Sequence[PolicyComparison]) -> str:
-    """Return one sentence about the best policy.
+def phrase_answer(
+    log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: Sequence[PolicyComparison]
+) -> str:
+    """Return a sentence about the policy with the highest estimate.
 
     Parameters
     ----------
     log, policies, comparisons
-        The parts of the evaluation. The value of the recommendations is used if it was asked for, else that of the
-        thinned run with the largest share, else that of the model.
+        The parts of the evaluation. The sentence is about the value of recommendations if it was estimated, else about
+        the thinned run with the largest share, else about the simulation of the model.
 
     Returns
     -------
@@ -40,30 +42,30 @@ def answer(log: LogSummary, policies: Sequence[PolicyEvaluation], comparisons: S
     if not known:
         reasons = [estimate.reason for estimate, _ in headlines if estimate is not None]
         reasons += [policy.thinning.reason for policy in policies if policy.thinning and policy.thinning.reason]
-        return CANNOT.format(reasons[0] if reasons else "nothing was asked")
+        return CANNOT.format(reasons[0] if reasons else "nothing was estimated")
     best = max(known, key=known.__getitem__)
-    estimate, condition = headlines[best]
+    estimate, beginning = headlines[best]
     interval = ""
     if estimate and estimate.low is not None and estimate.high is not None:
         interval = f" ({format_number(estimate.low)}–{format_number(estimate.high)})"
     label = policies[best].label
-    text = f"{condition}{label} would have earned {format_number(known[best])} per decision{interval}"
+    text = f"{beginning}{label} would have earned {format_number(known[best])} per decision{interval}"
     if log.value.value is not None:
-        text += f" where the log earned {format_number(log.value.value)}"
+        text += f", compared with {format_number(log.value.value)} for the log"
     refused = [policies[i].label for i in range(len(policies)) if i not in known]
     parts = [text, *_describe_rivals(label, comparisons)]
     if refused:
-        parts.append(f"{join_names(refused)} cannot be evaluated")
+        parts.append(f"{join_names(refused)} cannot be evaluated on this log")
     return "; ".join(parts) + "."
 
 
 def _find_headline(policy: PolicyEvaluation) -> tuple[Estimate | None, str]:
-    """Return the estimate that the sentence is about, and under which condition it holds."""
+    """Return the estimate that the sentence is about, and the words before the policy's name that say what it means."""
     if policy.recommendations is not None:
-        return policy.recommendations.value, ""
+        return policy.recommendations.value, "The recommendations of "
     if policy.thinning is not None and policy.thinning.runs:
         run = policy.thinning.runs[0]
-        return run.value, f"Seeing {run.share:.2g} of its rewards, "
+        return run.value, f"With a share of {run.share:.2g} of its rewards observed, "
     if policy.model is not None:
         return policy.model.value, "If the model is right, "
     return None, ""
@@ -77,12 +79,12 @@ def _describe_rivals(label: str, comparisons: Sequence[PolicyComparison]) -> lis
         if label in (comparison.policy, comparison.baseline) and comparison.is_significant is not None:
             rival = comparison.baseline if comparison.policy == label else comparison.policy
             (better if comparison.is_significant else unclear).append(rival)
-    parts = [f"the difference to {join_names(better)} is significant"] if better else []
-    return parts + ([f"the difference to {join_names(unclear)} is not significant"] if unclear else [])
+    parts = [f"the difference from {join_names(better)} is significant"] if better else []
+    return parts + ([f"the difference from {join_names(unclear)} is not significant"] if unclear else [])
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names as people list them.
+    """Return names as a list in a sentence.
 
     Examples
     --------

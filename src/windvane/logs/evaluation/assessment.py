@@ -1,4 +1,4 @@
-"""The last pass over a log: it combines the tracks of all policies with the logged rewards and probabilities."""
+"""The last pass over a log: combine the tracks of all policies with the logged rewards and propensities."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class LogAssessment:
 
 
 class Assessor:
-    """Reads the log once more, with the tracks of all policies.
+    """Read the log once more, and evaluate the tracks of all policies.
 
     Parameters
     ----------
     log, setting, plan
-        The log, what all estimates share, and which lanes the tracks have.
+        The log, the setting that all estimates share, and the plan of the lanes.
     folder, labels
         Where the tracks are, and the names of the policies.
     pairs
@@ -148,7 +148,7 @@ class Assessor:
         chance = p[np.arange(len(used)), used.played] if p is not None and self._model else used.propensity
         q = np.asarray(self.q[where, :K], dtype=float)[is_used]
         rows = Rows(RowScores(q, least, used.played, chance, used.reward), used.weight, p)
-        policies = [track.policy(0, where, K, self.epsilon, batch.valid)[is_used] for track in self.tracks]
+        policies = [track.read_probabilities(0, where, K, self.epsilon, batch.valid)[is_used] for track in self.tracks]
         for sums, pi in zip(self.recommended, policies, strict=False):
             sums.add(rows, pi)
         scale = used.weight / setting.survey.largest_weight
@@ -157,9 +157,9 @@ class Assessor:
         for i, track in enumerate(self.tracks):
             for j in range(len(self.plan.shares)):
                 lane = self.plan.learns_all + j
-                counted = track.counted(lane, where)
+                counted = track.read_counted(lane, where)
                 self.acceptances[i, j] += int(counted.sum())
-                self.thinned[i][j].add(rows, track.policy(lane, where, K, 0.0, batch.valid)[is_used])
+                self.thinned[i][j].add(rows, track.read_probabilities(lane, where, K, 0.0, batch.valid)[is_used])
                 self.accepted[i][j].add(used.reward[counted[is_used]], np.ones(int(counted[is_used].sum())))
 
     def _present_log(self) -> Estimate:
@@ -211,7 +211,7 @@ class Assessor:
 def _refuse_few(mean: MeanReward, is_binary: bool) -> str:
     """Return why the accepted rows are too few; empty if they are not."""
     if mean.count < SMALLEST_SAMPLE:
-        return f"{mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
+        return f"only {mean.count} accepted rows have a reward, fewer than {SMALLEST_SAMPLE:.0f}"
     if is_binary and mean.ones < FEWEST_SUCCESSES:
-        return f"{mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
+        return f"only {mean.ones} accepted rows have a reward of 1, fewer than {FEWEST_SUCCESSES:.0f}"
     return ""

@@ -1,4 +1,4 @@
-"""The policies of an evaluation: how they are named, and how they are built for a log."""
+"""The policies of an evaluation: parse what the user gives, and build the policies for a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEYS = ("policy", "label", "settings", "told")
 
 
 class Contender(NamedTuple):
-    """A policy that is evaluated, under the name that results use."""
+    """A policy to evaluate, with its name in the results."""
 
     label: str
     spec: PolicySpec
@@ -36,7 +36,7 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LogWorld:
-    """What a policy for a log is told, as an environment tells it. theta* is unknown, so S, B_T are assumptions."""
+    """Stands in for an environment when a policy is built for a log. theta* is unknown, so S and B_T are assumed."""
 
     dim: int
     L: float
@@ -75,8 +75,8 @@ def list_contenders(policies: Any) -> list[Contender]:
     ----------
     policies
         One policy or several: a name, ``"module:Class"``, a class, text such as ``"BVD-GLM-UCB(gamma=0.99, S=2)"``
-        with a TOML table in brackets, a tuple (label, class or name, settings), or a mapping with the keys ``policy``,
-        ``label``, ``settings`` and ``told``. A mapping from labels to these is accepted too.
+        with a TOML table in parentheses, a tuple (label, class or name, settings), or a mapping with the keys
+        ``policy``, ``label``, ``settings`` and ``told``. A mapping from labels to these is accepted too.
 
     Returns
     -------
@@ -128,26 +128,28 @@ def _read_contender(policy: Any, label: str | None = None) -> Contender:
         policy = call["name"].strip()
     spec = PolicySpec(policy, label=shown, settings=settings, told=told).resolve()
     if getattr(resolve_policy(spec.policy), "needs_truth", False):
-        raise ArgumentError("policies", spec.name, "policies that do not need the truth, which a log does not have")
+        raise ArgumentError(
+            "policies", spec.name, "a policy that does not need the true parameter, which a log does not contain"
+        )
     return Contender(label or spec.name, spec)
 
 
 def _parse_settings(text: str, settings: str) -> dict[str, Any]:
-    """Return the settings in the brackets of a text."""
+    """Return the settings in the parentheses of a policy."""
     line = " ".join(settings.split())
     try:
         table: dict[str, Any] = tomllib.loads(f"settings = {{ {line} }}")["settings"]
     except tomllib.TOMLDecodeError as error:
         hint = f"settings are written as in TOML, such as Name(gamma=0.99, link='probit'); {error}"
-        raise ArgumentError("policies", text, "a name with settings in brackets", hint=hint) from None
+        raise ArgumentError("policies", text, "a name with settings in parentheses", hint=hint) from None
     return table
 
 
 def derive_seed(seed: int) -> int:
     """Return the seed of the policies of an evaluation.
 
-    A log may have been written by a windvane policy with the same seed. Then the same random numbers would stand for
-    the draws of the log and for those of the policy under evaluation, which must be independent.
+    A log may have been written by a windvane policy with the same seed. Without a different seed, the evaluated policy
+    would use the same random numbers as the log, but the two must be independent.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def derive_seed(seed: int) -> int:
     Returns
     -------
     int
-        A number below 2**64 that nobody would choose as a seed.
+        A number below 2**64 that is unlikely to be chosen as a seed.
 
     Examples
     --------
@@ -178,7 +180,7 @@ def build_contender(spec: PolicySpec, schema: LogSchema, rows: int, *, lanes: in
 
 
 def list_assumptions(spec: PolicySpec, policy: Policy) -> dict[str, Any]:
-    """Return what the policy was told besides its settings: the assumed S and B_T, the number of rows, and so on."""
+    """Return the values that were assumed for other settings of the policy: S, B_T, the number of rows, and so on."""
     signature = Signature(type(policy))
     known: dict[str, Any] = {}
     for name in FILLED:
@@ -186,7 +188,7 @@ def list_assumptions(spec: PolicySpec, policy: Policy) -> dict[str, Any]:
             continue
         value = getattr(policy, name, None)
         if value is None and name in ("drift", "switches", "gamma"):
-            continue  # not told
+            continue  # not set
         value = value.name if isinstance(value, Link) else value
         known[name] = value if isinstance(value, str | None) else np.ravel(value)[0].item()
     return known

@@ -12,7 +12,7 @@ from windvane.arguments import Array
 from windvane.logs.evaluation.intervals import LowerBound
 from windvane.logs.evaluation.scores import RowScores
 
-RECENT_PARTS = 20  # the exponentially weighted mean remembers this part of the log
+RECENT_PARTS = 20  # the memory of the exponentially weighted mean is 1/20 of the log
 SHORTEST_MEMORY = 10.0  # rows
 
 
@@ -63,7 +63,7 @@ class Contrast:
         return scores
 
     def record(self) -> None:
-        """Remember the sums so far: a checkpoint."""
+        """Record a checkpoint: the sums so far."""
         self._values.append(self.total / self.weight if self.weight else math.nan)
         self._lower.record()
         self._upper.record()
@@ -71,8 +71,8 @@ class Contrast:
     def solve(self, alpha: float) -> list[Interval]:
         """Return the mean at each checkpoint with its interval, at level ``alpha``.
 
-        The value is the mean of the scores with the reward model as it is, moved into the interval if it is outside,
-        which it is only if a few very large weights carry the estimate.
+        The value is the mean of the scores with the untruncated reward model. It is clipped to the interval, which
+        matters only if a few very large weights dominate the estimate.
         """
         lows, highs = self._lower.solve(alpha), -self._upper.solve(alpha)
         ends = zip(self._values, lows.tolist(), highs.tolist(), strict=True)

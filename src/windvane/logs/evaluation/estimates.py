@@ -1,4 +1,4 @@
-"""What an evaluation returns. Every number carries its estimand, its effective sample size and its caveat."""
+"""The results of an evaluation. Every estimate states its estimand, its effective sample size and its caveat."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Estimate:
     value : float or None
         The estimate. None if it is refused; then ``reason`` says why.
     low, high : float or None
-        The ends of the confidence interval, which holds at all times at once. None where no interval is valid.
+        The ends of the confidence interval, which is valid at all times at once. None where there is no valid interval.
     estimand : str
         What is estimated.
     effective_sample_size : float or None
         (sum w)^2 / sum w^2 of the weights w of the rows. None where no weights are involved.
     caveat : str
-        What the number relies on.
+        The assumptions of the estimate, and what it does not say.
     reason : str
         Why there is no value, or no interval; empty if there are both.
 
@@ -56,15 +56,15 @@ class WeightSummary:
     Attributes
     ----------
     rows, counting_rows : int
-        Rows that are evaluated, and those with w > 0: only these say something about the policy.
+        The number of evaluated rows, and of those with w > 0: only these carry information about the policy.
     effective_sample_size : float
         (sum w)^2 / sum w^2.
     effective_successes : float or None
         The same over the rows with reward 1. None if rewards are not all 0 or 1.
     mean, largest : float
-        The mean weight, which is 1 up to chance if the probabilities are right, and the largest.
+        The mean weight, which is 1 up to chance if the propensities are right, and the largest weight.
     top_share : float
-        The share of the sum of weights that the 1 % of rows with the largest weights carry.
+        The share of the sum of weights that belongs to the 1 % of rows with the largest weights.
     clipped_rows : int
         Rows whose weight is above the threshold of SWITCH-DR.
     unsupported : float
@@ -101,7 +101,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class RecommendationsResult:
-    """The value of a policy's recommendations: it learned from the logged rewards, all rows count."""
+    """The value of a policy's recommendations. The policy learned from the logged rewards."""
 
     value: Estimate
     difference_to_log: Estimate
@@ -115,7 +115,7 @@ class ThinnedRun:
     """An on-policy run that observes a share of the rewards.
 
     ``share`` of all rows are accepted in expectation. ``value`` is the mean reward of the accepted rows, ``all_rows``
-    the doubly robust estimate over all rows of the same run: same estimand, usually a narrower interval.
+    the doubly robust estimate of the same estimand from all rows, usually with a narrower interval.
     """
 
     share: float
@@ -136,12 +136,12 @@ class ThinningResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult:
-    """The value in a simulation of a model that was fitted to the log.
+    """The value of a policy in a simulation of a model that was fitted to the log.
 
-    ``log_value`` is the mean reward that the model predicts for the arms that were played; compare it with that of the
-    log. ``memory`` is the number of rows over which the fit averages on either side (None: all), ``scale``
-    the norm S of its prior, and ``drift`` the length of the fitted path. An estimate is noisy, so its path is usually
-    longer than that of the parameter: it is not an estimate of B_T.
+    ``log_value`` is the mean reward that the model predicts for the arms that were played; compare it with the mean
+    reward of the log. ``memory`` is the number of rows over which the fit averages on either side (None: all),
+    ``scale`` the norm S of its prior, and ``drift`` the length of the fitted path. The fitted path is noisy, so it is
+    usually longer than the true one: its length is not an estimate of B_T.
     """
 
     value: Estimate
@@ -154,7 +154,7 @@ class ModelResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyEvaluation:
-    """All estimates for one policy. ``assumed`` is what the policy was told besides its own ``settings``."""
+    """All estimates for one policy. ``assumed`` are the values of other settings that the policy needed."""
 
     label: str
     policy: str
@@ -167,7 +167,7 @@ class PolicyEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyComparison:
-    """The difference of the values of the recommendations of two policies, on the same rows."""
+    """The paired difference between the values of the recommendations of two policies, on the same rows."""
 
     policy: str
     baseline: str
@@ -184,8 +184,8 @@ class PolicyComparison:
 class LogSummary:
     """The log that was evaluated.
 
-    ``evaluated`` rows have a reward and a probability. ``without_reward`` and ``without_propensity`` rows are left out.
-    ``floor`` is the lower bound of all logging probabilities that was used.
+    ``evaluated`` rows have a reward and a propensity. ``without_reward`` and ``without_propensity`` rows are left out.
+    ``floor`` is the lower bound on all logging probabilities that was used.
     """
 
     source: str
@@ -221,7 +221,7 @@ class Evaluation:
         raise KeyError(label)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data: dicts, lists, numbers and texts. Numbers that are not finite become None."""
+        """Return plain data: dicts, lists, numbers and strings. Numbers that are not finite become None."""
         result: dict[str, Any] = to_plain(self)
         return result
 

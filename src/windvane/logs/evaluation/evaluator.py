@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from windvane.lab.run.build import resolve_policy
-from windvane.logs.evaluation.answers import answer
+from windvane.logs.evaluation.answers import phrase_answer
 from windvane.logs.evaluation.assessment import Assessor, LogAssessment
 from windvane.logs.evaluation.contenders import build_contender, list_assumptions
 from windvane.logs.evaluation.estimates import Evaluation, LogSummary, ModelResult, PolicyEvaluation, ThinningResult
@@ -27,7 +27,7 @@ def evaluate(
     epsilon: float = 0.0, floor: float | None = None, share: float | None = None, alpha: float = 0.05, seed: int = 0,
     jobs: int | None = None, progress: Progress | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Estimate what policies would have earned on the traffic of a log.
+    """Estimate what policies would have earned on the traffic of a log (log replay).
 
     Parameters
     ----------
@@ -36,30 +36,30 @@ def evaluate(
     policies
         One policy or several: names, classes, ``"module:Class"``, texts such as ``"D-LinUCB(gamma=0.99)"``, tuples
         (label, class or name, settings), or mappings; see :func:`windvane.logs.evaluation.contenders.list_contenders`.
-        A policy that needs them is told the number of rows as its horizon, S = 1 and B_T = 2 S. The result lists what
-        each was told.
+        A policy that needs them gets assumed values: the number of rows as its horizon, S = 1 and B_T = 2 S. The
+        result lists them as ``assumed``.
     estimands
         Any of "recommendations" (:mod:`~windvane.logs.evaluation.recommendations`), "thinning"
         (:mod:`~windvane.logs.evaluation.thinning`) and "model" (:mod:`~windvane.logs.evaluation.model_based`).
     baseline
-        The label of the policy that all others are compared with. Default: all pairs are compared.
+        The label of the policy, one of ``policies``, that all others are compared with. Default: compare all pairs.
     epsilon
-        Evaluate recommendations that are replaced by a uniform arm with this probability. The other estimands do not
-        use it.
+        Evaluate recommendations that are replaced by a uniformly random arm with this probability. The other estimands
+        ignore it.
     floor
-        A lower bound on the probability of every arm in every row of the log, known beforehand. Default: that of the
-        log.
+        A lower bound on the probability of every arm in every row of the log, known beforehand. Default: the floor of
+        the log's schema.
     share
         The share of the traffic for thinning, at most the floor. Default: the floor.
     alpha
-        One minus the confidence level of each interval. With several policies, each interval holds with this level,
-        not all of them together.
+        One minus the confidence level of each interval. With several policies, the level holds for each interval, not
+        for all of them together.
     seed
         The seed of random draws.
     jobs
         The number of worker processes. Default: all cores, or none for a short log.
     progress
-        Called with the number of steps that are done, that of all steps, and the name of the last one.
+        Called with the number of finished steps, the number of all steps, and the name of the last one.
 
     Returns
     -------
@@ -74,9 +74,9 @@ def evaluate(
     Notes
     -----
     Intervals are confidence sequences (:mod:`windvane.logs.evaluation.intervals`): they hold at all times at once, for
-    any drift, and for logs written by a policy that learned. They rely on correct probabilities in the log. Nothing is
-    estimated where the effective sample size is below 100, or where rewards are 0 or 1 and effectively fewer than 50 of
-    them are 1: then the relative standard error is above 14 %.
+    any drift, and for logging policies that learned. They need correct propensities in the log. An estimate is refused
+    if its effective sample size is below 100 decisions or, where all rewards are 0 or 1, below 50 rewards of 1: then
+    its relative standard error would be above 14 %.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def evaluate(
 
 
 class _Steps:
-    """Runs the steps of an evaluation, in worker processes if that is worth it."""
+    """Run the steps of an evaluation, in worker processes if that saves time."""
 
     def __init__(self, request: EvaluationRequest, progress: Progress | None) -> None:
         self._progress, self._done, self._jobs = progress, 0, request.jobs
@@ -133,7 +133,7 @@ class _Steps:
 
 
 def fit_models(log: Log, survey: Survey, folder: Path, seed: int, has_path: bool) -> FittedPath | None:
-    """Fit the reward model, and the path of its parameter if it is simulated."""
+    """Fit the reward model and, for a simulation, the path of its parameter."""
     fit = fit_rewards(log, survey, folder, seed)
     return fit_path(log, survey, fit, folder) if has_path else None
 
@@ -141,7 +141,7 @@ def fit_models(log: Log, survey: Survey, folder: Path, seed: int, has_path: bool
 def _run_steps(
     request: EvaluationRequest, steps: _Steps, folder: Path, seed: int
 ) -> tuple[list[dict[str, Any]], list[ModelResult | None]]:
-    """Run all passes but the last. Return what each policy was told, and the results of the simulations."""
+    """Run all passes but the last. Return the assumed settings of each policy, and the results of the simulations."""
     log, survey, contenders = request.log, request.survey, request.contenders
     has_path = "model" in request.estimands
     passes: list[Step] = []
@@ -152,7 +152,7 @@ def _run_steps(
             passes.append((label, replay_policy, (log, spec, request.plan, folder, f"policy{i}")))
     results = list(steps.run(passes))
     assumed = results[1:]
-    if not request.plan.lanes:  # it is built only to see what it is told
+    if not request.plan.lanes:  # the policies are built only to list their assumed settings
         built = [build_contender(spec, log.schema, survey.rows, lanes=1, seed=seed) for _, spec in contenders]
         assumed = [list_assumptions(spec, policy) for (_, spec), policy in zip(contenders, built, strict=True)]
     if not has_path:
@@ -166,7 +166,7 @@ def _combine(
     request: EvaluationRequest, assessment: LogAssessment, assumed: Sequence[Any], models: Sequence[ModelResult | None],
     alpha: float, seed: int,
 ) -> Evaluation:  # fmt: skip
-    """Return the result of an evaluation."""
+    """Combine the parts into the result of an evaluation."""
     survey, schema, policies = request.survey, request.log.schema, []
     for i, (label, spec) in enumerate(request.contenders):
         thinning = ThinningResult(runs=assessment.runs[i], reason=request.thinning_refusal)
@@ -184,6 +184,6 @@ def _combine(
     )  # fmt: skip
     comparisons = tuple(assessment.comparisons)
     return Evaluation(
-        answer=answer(summary, policies, comparisons), log=summary, policies=tuple(policies), comparisons=comparisons,
-        alpha=alpha, epsilon=request.epsilon, seed=seed,
+        answer=phrase_answer(summary, policies, comparisons), log=summary, policies=tuple(policies),
+        comparisons=comparisons, alpha=alpha, epsilon=request.epsilon, seed=seed,
     )  # fmt: skip

@@ -120,7 +120,7 @@ class LowerBound:
         )
 
     def record(self) -> None:
-        """Remember the sums so far: a checkpoint."""
+        """Record a checkpoint: the sums so far."""
         self.recorded.append((self.weight, self.total, self.squares))
 
     def solve(self, alpha: float) -> Array:

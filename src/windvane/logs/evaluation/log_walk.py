@@ -1,4 +1,4 @@
-"""Walk a policy through a log: it decides every row, and learns logged rewards when they had arrived.
+"""Run a policy through a log: it decides every row, and learns each logged reward when it has arrived.
 
 The clock of the policy runs on rows: row i (from 0) is round i + 1. Before it decides a row, it learns every reward
 that had arrived by the time of the row, in the order of arrival, each with the round of its decision. A reward that
@@ -29,7 +29,7 @@ Read = Callable[[Any], Array | None]
 
 def read_order(decision: Any) -> Array | None:
     """Return what the decision maximised, [lanes, K]; None if the policy does not record it."""
-    order: Array | None = getattr(decision, "order", None)  # a policy of the user's own may record nothing
+    order: Array | None = getattr(decision, "order", None)  # a custom policy may record nothing
     return getattr(decision, "scores", None) if order is None else order
 
 
@@ -40,15 +40,15 @@ def read_means(decision: Any) -> Array | None:
 
 
 class LogWalk:
-    """A policy on its way through a log.
+    """Run a policy through a log, batch by batch.
 
     Parameters
     ----------
     policy, lanes
         The policy, and the number of its lanes. All see the same rows.
     learns_all : int
-        The first lanes, that many, learn every reward. A further lane learns only rows whose logged arm it chose and
-        that pass its coin.
+        The number of lanes, from the first, that learn every reward. The other lanes learn only from rows whose logged
+        arm they chose and that pass their coin toss.
     read
         What to record of a decision.
 
@@ -71,8 +71,8 @@ class LogWalk:
     def add(self, batch: LogBatch, passes: Mask) -> tuple[Index, Mask, Array | None]:
         """Decide and learn the next rows. Return the choices, the rows that count, and what was read.
 
-        ``passes[n, lanes]``: which rows pass the coin of a lane. A row counts for a lane, [n, lanes], if it learns all
-        rows, or if it chose the logged arm and the row passes.
+        ``passes[n, lanes]``: which rows pass the coin toss of a lane. A row counts for a lane, [n, lanes], if the lane
+        learns all rewards, or if it chose the logged arm and the row passes.
         """
         n, K = batch.valid.shape
         arms = np.repeat(batch.arms[:, None], self.lanes, axis=1)
@@ -115,7 +115,7 @@ class LogWalk:
 
 
 def check_choices(choices: Index, valid: Mask) -> None:
-    """Raise unless all choices, [n, lanes], are arms on offer: a policy of the user's own may return anything."""
+    """Raise unless all choices, [n, lanes], are arms on offer: a custom policy may return anything."""
     is_known = (choices >= 0) & (choices < valid.shape[1])
     is_offered = is_known & np.take_along_axis(valid, np.where(is_known, choices, 0), axis=1)
     if not is_offered.all():
@@ -130,7 +130,7 @@ def read_batches(log: Log, lanes: int, most_arms: int) -> Iterator[LogBatch]:
 
 
 def find_preferred(order: Array | None, choices: Index, valid: Mask) -> Mask:
-    """Return the arms between which a decision was random only to break a tie, [n, lanes, K].
+    """Return the arms with the best score: a decision between them is random only to break a tie, [n, lanes, K].
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The value in a simulation of a model that is fitted to the log: right if the model is right.
+"""The value of a policy in a simulation of a model that is fitted to the log.
 
 The model is mu(<x, theta_t>), logistic, where theta_t follows a stationary Ornstein-Uhlenbeck process. Its memory and
 scale are those that predicted the rewards best (:func:`windvane.logs.evaluation.tracks.fit_rewards`). theta_t is
@@ -39,7 +39,7 @@ POINTS_PER_MEMORY = 4
 LARGEST_PATH = 2**24  # entries of the matrices at all points, 128 MiB
 REWARDS = 0x73696D75  # the purpose of the rewards in the key of their generator
 ESTIMAND = "mean reward per decision in a simulation of the model that was fitted to the log"
-CAVEAT = "if the model is right; the error of the fit is not included, and rewards arrive at once"
+CAVEAT = "valid if the model is right; the error of the fit is not included, and rewards arrive at once"
 NO_INTERVAL = "no interval, because the error of the model is unknown"
 
 
@@ -68,7 +68,7 @@ def fit_path(log: Log, survey: Survey, fit: ModelFit, folder: Path) -> FittedPat
     Parameters
     ----------
     log, survey
-        The log and what its rows have.
+        The log and its survey.
     fit
         The memory and the scale.
     folder
@@ -143,7 +143,7 @@ def simulate_policy(log: Log, survey: Survey, spec: PolicySpec, path: FittedPath
     Parameters
     ----------
     log, survey
-        The log and what its rows have.
+        The log and its survey.
     spec, path, seed
         The policy, the model and the seed.
 

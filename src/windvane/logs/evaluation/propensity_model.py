@@ -1,4 +1,4 @@
-"""A prequential estimate of logging probabilities that a log does not have. What relies on it is biased."""
+"""A prequential estimate of the propensities, for logs without them. Estimates that use it are biased."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CHUNK = 64  # rows between two steps; estimates use only rows of earlier chunks
 class PropensityModel:
     """A conditional logit model: p(a) is proportional to exp(<x_a, b> + c_a), fitted online with AdaGrad.
 
-    c_a is a constant for the place of the arm in the offer, so arms that always have the same place are covered even if
-    their vectors do not tell them apart.
+    c_a is a constant for the place of the arm in the offer, so arms that always have the same place are distinguished
+    even if their vectors are equal.
 
     Parameters
     ----------

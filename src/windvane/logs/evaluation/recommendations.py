@@ -1,13 +1,13 @@
-"""The value of a policy's recommendations: it learns from the logged rewards, and every row counts.
+"""The value of a policy's recommendations: the policy learns from the logged rewards, and every row counts.
 
     phi_t = sum_a pi_t(a) q_t(a) + w_t (r_t - q_t(a_t)),    w_t = pi_t(a_t) / p_t(a_t)
 
 The policy pi_t and the reward model q_t use only rewards of earlier rows that had arrived. Given the past and the
 context, phi_t then has the mean sum_a pi_t(a) E[r_t(a)], also if the log was written by a policy that learned, and
 whatever the drift. So the mean of phi is an unbiased estimate of the average value of the recommendations. It is not
-what the policy would have earned in control: then it would have learned from the rewards of its own arms.
+what the policy would have earned when deployed: then it would have learned from the rewards of its own choices.
 
-Variants. IPS is q = 0. SNIPS divides IPS by the mean weight. The direct method is q alone, and as good as the model.
+Variants. IPS is q = 0. SNIPS divides IPS by the mean weight. The direct method is q alone, and unbiased only if q is.
 DR is phi. SWITCH-DR leaves out the second term of phi where w_t is above a threshold: less variance, some bias.
 
 Rows without a reward are left out. That is unbiased only if, given the context, whether a reward is missing depends
@@ -33,21 +33,23 @@ THRESHOLD = 10.0  # of SWITCH-DR. A row of weight 10 counts as much as ten rows 
 # Relative standard errors of a mean reward: 10 % for 100 rewards whose standard deviation is as large as their mean,
 # and 1 / sqrt(50) = 14 % if 50 rewards are 1 and the others, of any number, are 0.
 SMALLEST_SAMPLE, FEWEST_SUCCESSES = 100.0, 50.0
-ESTIMAND = "mean reward per decision of the policy's recommendations, learned from the logged rewards"
-TO_LOG = "the same minus the mean reward of the log"
-DIFFERENCE = "difference of the mean rewards per decision of two policies' recommendations"
-CAVEAT = "the policy learned from the rewards of the logged arms; in control it would have seen those of its own"
-MISSING = "rows without a reward are left out: unbiased only if missing depends neither on the reward nor on the arm"
-UNRECORDED = "rows without a probability are left out: unbiased only if that depends on neither the reward nor the arm"
-SEEN_RANGE = "the interval is valid if no reward outside the range of those seen is possible: declare `reward_range`"
-CONTRADICTED = "no value agrees with the rewards and probabilities of the log: the probabilities are wrong"
-BIASED = "biased: as good as the reward model"
-ESTIMATED = "biased: the probabilities of the log are estimated"
+ESTIMAND = "mean reward per decision of the recommendations of a policy that learns from the logged rewards"
+TO_LOG = "mean reward per decision of the policy's recommendations, minus that of the log"
+DIFFERENCE = "difference in mean reward per decision between the recommendations of two policies"
+CAVEAT = (
+    "the policy learned from the rewards of the logged arms; when deployed, it learns from those of its own choices"
+)
+MISSING = "rows without a reward are left out: unbiased if missingness depends neither on the reward nor on the arm"
+BIASED = "biased, unless the reward model is right"
+ESTIMATED = "biased: the propensities of the log are estimated"
+UNRECORDED = "rows without a propensity are left out: unbiased if that depends neither on the reward nor on the arm"
+SEEN_RANGE = "the interval is valid if rewards outside the observed range are impossible: declare `reward_range`"
+CONTRADICTED = "no value agrees with the rewards and propensities of the log, so the propensities are wrong"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all estimates of an evaluation share. ``refusal`` says why no policy can be evaluated; empty if one can."""
+    """What all estimates of an evaluation share. ``refusal``: why no policy can be evaluated; empty if they can."""
 
     schema: LogSchema
     survey: Survey
@@ -65,14 +67,16 @@ class Setting:
 
     @property
     def caveats(self) -> str:
-        """What estimates from the rows of the log rely on."""
+        """The assumptions of estimates from the rows of the log."""
         notes = [MISSING] if self.survey.without_reward else []
         if self.survey.without_propensity:
             notes.append(UNRECORDED)
         if not self.schema.is_range_declared:
             notes.append(SEEN_RANGE)
         if self.survey.largest_weight > self.survey.smallest_weight:
-            notes.append("rows have different weights: the interval is valid if these do not depend on the rewards")
+            notes.append(
+                "rows have different weights: the interval is valid if the weights do not depend on the rewards"
+            )
         return "; ".join(notes)
 
 
@@ -93,7 +97,7 @@ class Rows(NamedTuple):
 
 
 class TrackSums:
-    """Collects the value of what one lane of a policy would have done, piece by piece.
+    """Accumulate the value of the choices of one lane of a policy.
 
     Parameters
     ----------
@@ -118,17 +122,17 @@ class TrackSums:
             return setting.refusal
         if sums.unsupported > 0.0:
             share = sums.unsupported / sums.base
-            return f"the log plays the arms that the policy recommends with probability 0 ({share:.1%} of decisions)"
+            return f"in {share:.1%} of decisions the policy recommends an arm that the log plays with probability 0"
         size = sums.effective_sample_size
         if size < SMALLEST_SAMPLE:
-            return f"the effective sample size is {size:.0f}, below {SMALLEST_SAMPLE:.0f}"
+            return f"the effective sample size is {size:.0f} decisions, below {SMALLEST_SAMPLE:.0f}"
         count = sums.effective_successes
         if setting.survey.is_binary and count < FEWEST_SUCCESSES:
-            return f"there are effectively {count:.0f} rewards of 1, fewer than {FEWEST_SUCCESSES:.0f}"
+            return f"the effective sample has {count:.0f} rewards of 1, fewer than {FEWEST_SUCCESSES:.0f}"
         return ""
 
     def present(self, interval: Interval, estimand: str, refusal: str, caveat: str = CAVEAT) -> Estimate:
-        """Return an estimate with its interval, or the reason why there is none."""
+        """Return an estimate with its interval, or with the reason why it is refused."""
         caveat = "; ".join(filter(None, (caveat, self.setting.caveats)))
         size, refusal = self.weights.effective_sample_size, refusal or find_contradiction(interval)
         if refusal:
@@ -137,7 +141,7 @@ class TrackSums:
 
 
 class RecommendationSums(TrackSums):
-    """Collects the estimates for one policy that learns all logged rewards, piece by piece.
+    """Accumulate the estimates for one policy that learns from all logged rewards.
 
     Parameters
     ----------
@@ -162,7 +166,7 @@ class RecommendationSums(TrackSums):
         return scores
 
     def record(self, row: int, time: float) -> None:
-        """Remember the estimates after the first ``row`` rows."""
+        """Record a checkpoint after the first ``row`` rows."""
         self._places.append((row, time, self.recent.value))
         self.value.record()
 
@@ -189,18 +193,18 @@ class RecommendationSums(TrackSums):
         )  # fmt: skip
 
     def list_variants(self, refusal: str) -> dict[str, Estimate]:
-        """Return the estimators side by side, without intervals. The direct method is never refused."""
+        """Return the estimates of other estimators, without intervals. The direct method is never refused."""
         sums, to_unit, n = self.weights, self.setting.schema.to_reward, max(self.weights.base, 1e-300)
         dr = self.value.total / max(self.value.weight, 1e-300)
         bias = (self.setting.schema.reward_range[1] - self.setting.schema.reward_range[0]) * (sums.switched / n - dr)
-        without = "no interval: it is that of the value"
+        without = "no interval; see the interval of the main estimate"
         weighted: dict[str, tuple[Callable[[], float], str]] = {
             "ips": (lambda: sums.rewards / n, "unbiased"),
             "snips": (lambda: sums.rewards / sums.total, "bias of order 1 / effective sample size"),
             "dr": (lambda: dr, "unbiased"),
             "switch_dr": (
                 lambda: sums.switched / n,
-                f"biased: weights above {THRESHOLD:g} use the reward model; differs from DR by {bias:.2g}",
+                f"biased: only the reward model where weights are above {THRESHOLD:g}; differs from DR by {bias:.2g}",
             ),
         }
         if self.setting.is_estimated:

@@ -1,4 +1,4 @@
-"""The arguments of an evaluation, checked, with what the first pass over the log found."""
+"""The checked arguments of an evaluation, and the results of the first pass over the log."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from windvane.logs.log import Log
 ESTIMANDS = ("recommendations", "thinning", "model")
 # Below this many rows times policies, starting worker processes (about two seconds) takes longer than it saves.
 WORTH_PROCESSES = 40_000
-NO_PROPENSITIES = "the log does not say with which probability arms were played"
-NO_EXPLORATION = "the log was written without exploration: every arm was played with probability 1"
-NO_FLOOR = "no lower bound on the probability of every arm is known; declare one with `floor`"
+NO_PROPENSITIES = "the log has no propensities"
+NO_EXPLORATION = "the log was written without exploration: every propensity is 1"
+NO_FLOOR = "no lower bound on the probability of every arm is known; declare one with `floor` (--floor)"
 ZERO_FLOOR = "the declared floor is 0: some arms may never have been played"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
-    """The checked arguments of :func:`evaluate`, with what the first pass found."""
+    """The checked arguments of :func:`evaluate`, and the results of the first pass over the log."""
 
     log: Log
     contenders: list[Contender]
@@ -45,7 +45,7 @@ class EvaluationRequest:
 
     @property
     def survey(self) -> Survey:
-        """What the rows have."""
+        """Counts and extremes over all rows."""
         return self.setting.survey
 
 
@@ -90,9 +90,9 @@ def check_request(
 
 
 def _find_refusal(log: Log, survey: Survey, floor: float | None, is_declared: bool) -> str:
-    """Return why no policy can be evaluated with the probabilities of the log; empty if one can."""
+    """Return why no policy can be evaluated on the log; empty if policies can be."""
     if not survey.evaluated:
-        return "no row has a reward" if not survey.without_propensity else "no row has a reward and a probability"
+        return "no row has a reward" if not survey.without_propensity else "no row has both a reward and a propensity"
     if log.schema.propensities == "none":
         return NO_PROPENSITIES
     if survey.has_choice and survey.is_certain:

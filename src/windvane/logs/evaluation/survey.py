@@ -1,4 +1,4 @@
-"""The first pass over a log: what must be known about all rows before any is evaluated."""
+"""The first pass over a log: counts and extremes that the evaluation needs in advance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Survey:
 
 
 def find_evaluated(batch: LogBatch, *, has_propensities: bool) -> Mask:
-    """Return the rows that can be evaluated: those with a reward and, if the log has any, a usable probability."""
+    """Return the rows that can be evaluated: those with a reward and, if the log has propensities, a usable one."""
     is_known = np.isfinite(batch.reward) & np.isfinite(batch.reward_time)
     return is_known & (batch.propensity > 0.0) if has_propensities else is_known  # NaN > 0 is False
 
@@ -91,7 +91,7 @@ def choose_floor(log: Log, survey: Survey, floor: float | None) -> tuple[float |
     Parameters
     ----------
     log, survey
-        The log and what its rows have.
+        The log and its survey.
     floor
         The floor that the caller declares, or None for that of the log.
 

@@ -1,4 +1,4 @@
-"""On-policy learning on a share of the traffic: thinning, without any estimate of probabilities.
+"""Thinning: on-policy learning on a share of the traffic, without estimates of probabilities.
 
 In every row the policy draws its arm with ``select``. If it is the logged arm, the row is accepted with probability
 c / p, where p is the probability with which the log played it and c is at most the floor of all logging probabilities,
@@ -9,7 +9,7 @@ fixed beforehand. Given the past and the context, a row is accepted with probabi
 and the arm of an accepted row has the distribution pi, independent of the rewards of the arms. So rewards are missing
 completely at random with probability 1 - c: the accepted rows are an exact on-policy run in the same drifting world,
 of a policy that decides every row and observes the reward of a share c of its decisions (Li, Chu, Langford and Wang
-2011, where every accepted row was a round, which is wrong under drift).
+2011; there, every accepted row was a round, which is wrong under drift).
 
 The coins are the numbers of a counter-based generator with the key (seed, purpose), one per row, so they do not depend
 on the policy. The same coin is used for all shares.
@@ -29,10 +29,10 @@ from windvane.errors import ArgumentError
 from windvane.logs.evaluation.survey import SLACK
 from windvane.logs.log import LogBatch
 
-PARTS = (1.0, 0.5, 0.25)  # of the share: the value against the share is shown instead of extrapolated
+PARTS = (1.0, 0.5, 0.25)  # of the share: they show how the value depends on it, so nothing is extrapolated
 COINS = 0x7468696E  # the purpose of the coins in the key of their generator
 ESTIMAND = "mean reward per decision of an on-policy run that observes a share c of its rewards"
-CAVEAT = "rewards are missing at random with probability 1 - c; a policy that sees all of its rewards learns faster"
+CAVEAT = "rewards are missing at random with probability 1 - c; a policy that observes all its rewards learns faster"
 
 
 def choose_shares(share: float | None, floor: float | None) -> tuple[float, ...]:
@@ -59,8 +59,10 @@ def choose_shares(share: float | None, floor: float | None) -> tuple[float, ...]
         share = check_number("share", share, "in (0, 1]", lambda value: 0.0 < value <= 1.0)
     if floor is None:
         if share is not None:
-            hint = "pass `floor`, the smallest probability with which the log played any arm"
-            raise ArgumentError("share", share, "omitted unless the log has a floor", hint=hint)
+            hint = "pass `floor`, a lower bound on the probability of every arm"
+            raise ArgumentError(
+                "share", share, "omitted, because no floor of the logging probabilities is known", hint=hint
+            )
         return ()
     c = floor if share is None else share
     if c > floor * (1.0 + SLACK):
@@ -69,7 +71,7 @@ def choose_shares(share: float | None, floor: float | None) -> tuple[float, ...]
 
 
 class Coins:
-    """The coins of all rows, in order.
+    """The random draws that accept rows, in the order of the rows.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ class Coins:
         self._shares = np.array(shares) / largest_weight
 
     def toss(self, batch: LogBatch) -> Mask:
-        """Return which of the next rows pass the coin of each share, [n, shares]. Rows without p do not."""
+        """Return which of the next rows pass the coin toss of each share, [n, shares]. Rows without p do not."""
         coins: Array = 1.0 - self._generator.random(len(batch))  # in (0, 1]
         with np.errstate(divide="ignore", invalid="ignore"):
             chance = batch.weight[:, None] * self._shares / batch.propensity[:, None]
@@ -101,6 +103,6 @@ class Coins:
 
 
 def iterate_passes(batches: Iterator[LogBatch], coins: Coins, learns_all: int) -> Iterator[tuple[LogBatch, Mask]]:
-    """Yield every batch with the coins of its rows, [n, lanes]; the first lanes need none."""
+    """Yield every batch with the coin tosses of its rows, [n, lanes]; the first lanes always pass."""
     for batch in batches:
         yield batch, np.concatenate([np.ones((len(batch), learns_all), dtype=bool), coins.toss(batch)], axis=1)

@@ -1,7 +1,7 @@
-"""Passes over a log whose results are kept in files, so that memory does not grow with the log.
+"""Passes over a log that write their results to files, so that memory does not grow with the log.
 
-A *track* is what one lane of a policy would have done in every row: the set of arms that it prefers, and whether the
-row counts for it. The reward model has one too: its predictions.
+A *track* records what one lane of a policy does in every row: the set of arms that it prefers, and whether the row
+counts for it. The track of the reward model holds its predictions.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ReplayPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """What the pass of the reward model found: the memory and the scale whose predictions were best.
+    """The memory (correlation time) and the scale of the reward model whose predictions were best.
 
     ``effective_memory`` is the number of rows over which a filter with this memory and scale averages. It is shorter
-    than the memory, because rewards correct the belief long before theta* is expected to return to 0.
+    than the correlation time, because rewards correct the belief long before theta* is expected to return to 0.
     """
 
     memory: float
@@ -59,7 +59,7 @@ def create_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> np
 
 
 def replay_policy(log: Log, spec: PolicySpec, plan: ReplayPlan, folder: Path, name: str) -> dict[str, Any]:
-    """Walk a policy through the log. Return what it was told.
+    """Run a policy through the log, and return its assumed settings.
 
     The files ``name-preferred.npy`` [rows, lanes, K] and ``name-counted.npy`` [rows, lanes] hold its tracks.
     """
@@ -80,9 +80,10 @@ def replay_policy(log: Log, spec: PolicySpec, plan: ReplayPlan, folder: Path, na
 
 
 def fit_rewards(log: Log, survey: Survey, folder: Path, seed: int) -> ModelFit:
-    """Predict the rewards of all arms in every row from the rewards that had arrived; the file ``q.npy`` [rows, K].
+    """Predict the rewards of all arms in every row from the rewards that had arrived.
 
-    The model is the bank of filters of AdaptiveGLMUCB with its acting expert, which needs no settings.
+    The predictions are written to the file ``q.npy`` [rows, K]. The model is the bank of filters of AdaptiveGLMUCB
+    with its acting expert, which needs no settings.
     """
     policy = build_reward_model(log.schema, seed)
     q, row = create_array(folder / "q.npy", np.float32, (survey.rows, survey.most_arms)), 0
@@ -121,7 +122,7 @@ class Tracks:
         self._preferred = np.load(folder / f"{name}-preferred.npy", mmap_mode="r")
         self._counted = np.load(folder / f"{name}-counted.npy", mmap_mode="r")
 
-    def policy(self, lane: int, rows: slice, arms: int, epsilon: float, valid: Any) -> Array:
+    def read_probabilities(self, lane: int, rows: slice, arms: int, epsilon: float, valid: Any) -> Array:
         """Return the probabilities of one lane, mixed with ``epsilon`` of uniform exploration, [n, K]."""
         preferred = self._preferred[rows, lane, :arms].astype(float)
         pi = preferred / preferred.sum(axis=1, keepdims=True)
@@ -129,6 +130,6 @@ class Tracks:
             pi = (1.0 - epsilon) * pi + epsilon * valid / valid.sum(axis=1, keepdims=True)
         return np.asarray(pi)
 
-    def counted(self, lane: int, rows: slice) -> npt.NDArray[np.bool_]:
+    def read_counted(self, lane: int, rows: slice) -> npt.NDArray[np.bool_]:
         """Return the rows that count for one lane, [n]."""
         return np.asarray(self._counted[rows, lane])

@@ -1,4 +1,4 @@
-"""Numbers and times from the cells of a table, and from the values of JSON."""
+"""Convert cells of tables and JSON values to numbers and times."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ LATEST = 1e11  # seconds
 
 
 def to_numbers(column: FieldColumn, field: str, places: Index, problems: Problems) -> tuple[Array, Mask]:
-    """Return the numbers of a column, and which rows hold something else; missing values are NaN and no problem."""
+    """Return the numbers of a column, and which rows are invalid. Missing values are NaN, and valid."""
     numbers = _apply(column, parse_number)
     is_missing = column.missing
     is_bad = ~(np.abs(numbers) <= LARGEST) & ~is_missing
     if is_bad.any():
-        problems.add_rows("impossible number", places[is_bad], field, get_values(column, is_bad), NUMBER)
+        problems.add_rows("invalid number", places[is_bad], field, get_values(column, is_bad), NUMBER)
     return np.where(is_bad, NAN, numbers), is_bad
 
 
 def to_times(column: FieldColumn, field: str, places: Index, problems: Problems) -> tuple[Array, Mask]:
-    """Return the times of a column in seconds since 1970, and which rows hold something else."""
+    """Return the times of a column in seconds since 1970, and which rows are invalid."""
     times = _apply(column, parse_time)
     if column.values is None:
         size = np.abs(times)
@@ -41,7 +41,7 @@ def to_times(column: FieldColumn, field: str, places: Index, problems: Problems)
             times = np.where(size > bound, column.data / per_second, times)
     is_bad = ~(np.abs(times) <= LATEST) & ~column.missing
     if is_bad.any():
-        problems.add_rows("impossible time", places[is_bad], field, get_values(column, is_bad), TIME)
+        problems.add_rows("invalid time", places[is_bad], field, get_values(column, is_bad), TIME)
     return np.where(is_bad, NAN, times), is_bad
 
 
@@ -53,13 +53,13 @@ def _apply(column: FieldColumn, parse: Callable[[str], float]) -> Array:
 
 
 def get_values(column: FieldColumn, rows: Mask) -> Sequence[Any]:
-    """Return some of the values as Python objects."""
+    """Return the first values of some rows as Python objects, for messages."""
     data = column.data[rows][:100]
     return data.tolist() if column.values is None else [None if i < 0 else column.values[i] for i in data.tolist()]
 
 
 def parse_number(text: str) -> float:
-    """Return the number that a text stands for; infinite if it is none, NaN if it stands for a missing value."""
+    """Parse a number; return infinity if the string is not a number, NaN if it means a missing value."""
     if text.strip().lower() in MISSING:
         return NAN
     words = {"true": 1.0, "false": 0.0}
@@ -70,7 +70,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """Return a time in seconds since 1970; infinite if the text is no time. A time without a zone is in UTC.
+    """Parse a time in seconds since 1970; return infinity if the string is not a time. The default time zone is UTC.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns of a CSV file, in chunks."""
+"""Read the columns of a CSV file in chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLE = 1 << 16  # characters of the header that are used to find the delimiter
 
 
 def read_header(path: Path) -> tuple[list[str], str]:
-    """Return the names of the columns, and the delimiter: the one that the first line has most of.
+    """Return the names of the columns and the delimiter, which is the most frequent candidate in the first line.
 
     A column without a name is called "".
     """
@@ -47,9 +47,9 @@ def read_columns(
     path: Path, names: Sequence[str], delimiter: str, wanted: Sequence[str], texts: set[str],
     problems: Problems, report: Report,
 ) -> Iterator[tuple[Index, dict[str, FieldColumn]]]:  # fmt: skip
-    """Yield the lines and the columns ``wanted`` of a chunk of rows. Columns in ``texts`` are read as texts.
+    """Yield the lines and the columns ``wanted`` of a chunk of rows. Columns in ``texts`` are read as strings.
 
-    A column is one of numbers if all its cells in the chunk are numbers.
+    Other columns hold numbers if all their cells in the chunk are numbers.
     """
     places = {name: names.index(name) for name in wanted}
     with open_file(path) as file:
@@ -65,7 +65,7 @@ def read_columns(
 
 
 class _Lines:
-    """The texts of lines. Remembers the number of the last one, because a row may have several lines."""
+    """The lines of a file, with the number of the last one, because a row may span several lines."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines, self.place = lines, 0
@@ -79,7 +79,7 @@ class _Lines:
 
 
 def _read_rows(lines: _Lines, delimiter: str, count: int, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line and the cells of each row with ``count`` cells; the others are problems."""
+    """Yield the line number and the cells of each row with ``count`` cells; other rows are problems."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         before = lines.place
@@ -97,13 +97,13 @@ def _read_rows(lines: _Lines, delimiter: str, count: int, problems: Problems) ->
             if len(row) <= 1 and not "".join(row).strip():
                 continue  # a blank line
             value = Verbatim(f"{len(row)} cells")
-            problems.add("malformed row", before + 1, "line", value, f"a row of {count} cells, as the header has")
+            problems.add("malformed row", before + 1, "line", value, f"a row of {count} cells, like the header")
         problems.rows_read += 1
         problems.rows_dropped += 1
 
 
 def parse_cells(cells: Sequence[str], is_text: bool) -> FieldColumn:
-    """Return cells as a column of numbers if all are, or else as one of texts."""
+    """Return cells as a column of numbers if all are numbers, else as a column of strings."""
     if not is_text and (numbers := _parse_numbers(cells)) is not None:
         return FieldColumn(numbers)
     return encode_texts(None if cell.lower() in MISSING else cell for cell in map(str.strip, cells))
@@ -117,4 +117,4 @@ def _parse_numbers(cells: Sequence[str]) -> Array | None:
             numbers = np.array([NAN if cell.strip().lower() in MISSING else float(cell) for cell in cells])
         except ValueError:
             return None
-    return None if any("_" in cell for cell in cells) else numbers  # Python reads 10_20 as 1020; in data it is a text
+    return None if any("_" in cell for cell in cells) else numbers  # Python reads 10_20 as 1020; in data it is a string

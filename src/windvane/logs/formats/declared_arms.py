@@ -1,4 +1,4 @@
-"""The arms that a stream declares, at each time of its event log."""
+"""The arms that a stream declares, at each point of its event log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DeclaredArms:
     Attributes
     ----------
     current : list of str
-        The arms declared now. At the beginning of the log they are found out by :meth:`finish`.
+        The arms declared now. Those at the beginning of the log are inferred by :meth:`finish`.
     """
 
     def __init__(self, arms: Sequence[str] | None = None) -> None:
@@ -45,12 +45,12 @@ class DeclaredArms:
         return self._stack[-1] is not None or self._is_first_complete
 
     def restart(self) -> DeclaredArms:
-        """Return the same, at the beginning of the log."""
+        """Go back to the beginning of the log, and return self."""
         self._stack = [None]
         return self
 
     def note_change(self, event: Mapping[str, Any]) -> bool:
-        """Follow an event that changes settings; return False if it is malformed."""
+        """Apply an event that changes settings; return False if it is malformed."""
         kind = event.get("kind")
         self._preferred_chance = self._other_chance = 0.0
         if kind == "refit_undone":
@@ -72,7 +72,7 @@ class DeclaredArms:
         return isinstance(changes, dict)
 
     def note_decision(self, event: Mapping[str, Any]) -> None:
-        """Learn the names of arms from a decision that had all those of the beginning."""
+        """Collect names of arms from a decision that offered all arms declared at the beginning."""
         request, index = event.get("request"), event.get("index")
         if self._stack[-1] is not None or not isinstance(request, dict) or request.get("arms") is not None:
             return
@@ -92,7 +92,7 @@ class DeclaredArms:
                 self._count = 1.0 + (1.0 - self._preferred_chance) / self._other_chance
 
     def finish(self, problems: Problems) -> None:
-        """Find the arms that were declared at the beginning."""
+        """Infer the arms that were declared at the beginning."""
         if self._given is not None and not self._has_changes:
             return
         if not self._seen:
@@ -104,5 +104,5 @@ class DeclaredArms:
         self._is_first_complete = len(self._first) >= max(least, count)
         if not self._is_first_complete:
             value = Verbatim(f"{len(self._first)} of {max(least, count)}")
-            expected = "a log with all declared arms; declare them with `features`"
+            expected = "seen at least once each (declare them with `features`)"
             problems.add("arms never seen", 0, "arms", value, expected, is_dropped=False)

@@ -27,11 +27,11 @@ class DsjsonReader(Reader):
     format = "dsjson"
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
-        """Yield all decisions in the order of the file."""
+        """Yield all decisions in file order."""
         builder = RowBuilder(self.texts, self.arm_texts, problems)
         for place, record in read_objects(self.path, problems, report):
             if "RewardValue" in record and "c" not in record:
-                value, expected = record.get("EventId"), "part of its decision; it is not used"
+                value, expected = record.get("EventId"), "part of its decision (it is not used)"
                 problems.add("dangling reward", place, "RewardValue", value, expected, is_dropped=False)
                 continue
             try:
@@ -46,7 +46,7 @@ class DsjsonReader(Reader):
 
 
 def parse_decision(record: Mapping[str, Any], place: int, problems: Problems) -> Row:
-    """Return a decision as a row. What is wrong with it is added to ``problems``."""
+    """Return a decision as a row, and add what is wrong with it to ``problems``."""
     row = Row(place, None)
 
     def mark_bad(kind: str, field: str, value: Any, expected: str) -> None:
@@ -85,7 +85,7 @@ def parse_decision(record: Mapping[str, Any], place: int, problems: Problems) ->
               (row.probability, LABEL[1], "in (0, 1]"), (dropped, "pdrop", "in [0, 1)"))  # fmt: skip
     for number, name, expected in checks:
         if math.isinf(number):
-            mark_bad("impossible number", name, record.get(name), expected)
+            mark_bad("invalid number", name, record.get(name), expected)
     row.weight = 1.0 / (1.0 - dropped) if dropped < 1.0 else 1.0
     row.is_learned = record.get("_skipLearn") is not True
     return row
@@ -125,7 +125,7 @@ def _find_chosen(record: Mapping[str, Any], order: Sequence[int] | None) -> int 
 
 
 def name_arms(arms: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of arms: their tags or ids if these differ, or else numbers from 1."""
+    """Return the names of arms: their tags or ids if all are different, else numbers from 1."""
     names = []
     for arm in arms:
         inner = arm.get("i")
@@ -165,7 +165,7 @@ def _flatten(namespace: str, features: Mapping[str, Any], flat: dict[str, Any]) 
 
 
 def _flatten_list(key: str, values: Sequence[Any], flat: dict[str, Any]) -> None:
-    """Add the objects of a list to the namespace ``key``; numbers are named by their place, and texts are flags."""
+    """Add the objects of a list to the namespace ``key``; numbers are named by index, and strings become flags."""
     for place, value in enumerate(values):
         if isinstance(value, dict):
             _flatten(key, value, flat)

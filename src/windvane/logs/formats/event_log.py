@@ -2,7 +2,7 @@
 
 Rewards are separate events. A first pass collects them, together with the arms that were declared at each time: a
 decision that names no arms had all of these. The log does not hold the features that a stream was created with. Until
-they are changed, the arms are those that were played, preferred or second best in some decision.
+they are changed, the arms are those that were played, preferred or runner-up in some decision.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EventReader(Reader):
                     try:
                         event["request"] = json.loads(request)
                     except (ValueError, RecursionError):
-                        event["request"] = request  # reported as malformed, like any other text
+                        event["request"] = request  # reported as malformed later
                 moment = row.pop("time")
                 yield place, {**event, **row, "time": None if moment is None else moment.timestamp()}
 
@@ -99,16 +99,16 @@ class EventReader(Reader):
         for count, kind, expected in zip(
             self._outcomes.count_unused(hashes),
             ("reward without decision", "late reward"),
-            ("the reward of a decision of the log", "in time; what was learned at the timeout is used"),
+            ("rewards of decisions in the log", "in time (the value learned at the timeout is used)"),
             strict=True,
         ):
             if count:
-                value = Verbatim(f"{count:,} others")
+                value = Verbatim(f"{count:,} that are not")
                 problems.add(kind, 0, "rewards", value, expected, is_dropped=False, count=count)
         self._declared.finish(problems)
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
-        """Yield the decisions, with their outcomes."""
+        """Yield the decisions with their rewards."""
         problems.include(self._prepared)
         declared = self._declared.restart()
         builder = RowBuilder(self.texts, self.arm_texts, problems)
@@ -148,10 +148,10 @@ class EventReader(Reader):
         if not isinstance(id_, str):
             _mark_bad(row, problems, "missing id", "decision", id_, "the id of the decision")
         if not abs(time) < np.inf:
-            _mark_bad(row, problems, "impossible time", "time", event.get("time"), "a time: RFC 3339")
+            _mark_bad(row, problems, "invalid time", "time", event.get("time"), "a time: RFC 3339")
             row.time = NAN
         if chance == np.inf:
-            _mark_bad(row, problems, "impossible number", "propensity", event.get("propensity"), "a number or null")
+            _mark_bad(row, problems, "invalid number", "propensity", event.get("propensity"), "a number or null")
         elif row.offers:
             row.probability = chance
             is_complete = request.get("arms") is not None or declared.is_complete  # type: ignore[union-attr]
@@ -191,7 +191,7 @@ class EventReader(Reader):
 def _spread_probability(offers: Sequence[RowOffer], arm: str, preferred: str, chance: float) -> None:
     """Set the probabilities of all arms.
 
-    With ``epsilon``, an arm other than the preferred one has the probability epsilon/K, and the preferred one the rest.
+    With ``epsilon``, every arm other than the preferred one has probability epsilon/K; the preferred arm has the rest.
     """
     if not 0.0 < chance <= 1.0 or not any(offer.name == preferred for offer in offers):
         return
@@ -212,17 +212,17 @@ def _mark_bad(row: Row, problems: Problems, kind: str, field: str, value: Any, e
 
 
 def _report_other(place: int, event: Mapping[str, Any], problems: Problems) -> None:
-    """Report an event that is not read."""
+    """Report an event that is not used."""
     kind = event.get("kind")
     if kind == "history":
         rows = int(number) if (number := to_number(event.get("rows"))) >= 1.0 and np.isfinite(number) else 1
-        value, expected = Verbatim(f"{rows:,} past decisions"), "decisions of the stream; others are not read"
+        value, expected = Verbatim(f"{rows:,} past decisions"), "absent (past decisions are not read)"
         problems.add("history", place, "history", value, expected, is_dropped=False, count=rows)
     elif kind == "lost":
-        problems.add("lost events", place, "lost", event, "no event", is_dropped=False)
+        problems.add("lost events", place, "lost", event, "absent", is_dropped=False)
     elif kind == "unreadable":
-        problems.add(
-            "unreadable event", place, "unreadable", event.get("error"), "the rest of the log", is_dropped=False
-        )
+        problems.add("unreadable event", place, "unreadable", event.get("error"), "absent", is_dropped=False)
     else:
-        problems.add("unknown kind of event", place, "kind", kind, "one of those of the event log", is_dropped=False)
+        problems.add(
+            "unknown kind of event", place, "kind", kind, "a kind of event that windvane writes", is_dropped=False
+        )

@@ -1,4 +1,4 @@
-"""Find out the format of a log from its content, and open the reader for it."""
+"""Detect the format of a log from its content, and open the reader for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import get_args
 from windvane.errors import ArgumentError
 from windvane.logs.formats.dsjson import DsjsonReader
 from windvane.logs.formats.event_log import EventReader
-from windvane.logs.formats.open_bandit import is_open_bandit, open_open_bandit
+from windvane.logs.formats.open_bandit import build_open_bandit_reader, is_open_bandit
 from windvane.logs.formats.reader import Reader, open_file, read_lines
 from windvane.logs.formats.tables import ROLES, TableReader, is_parquet, read_names
 from windvane.logs.formats.vw_text import VWTextReader
@@ -20,7 +20,7 @@ from windvane.logs.log import Format
 from windvane.logs.row_problems import Problems
 
 FORMATS: tuple[str, ...] = get_args(Format)
-LOOK = 50  # lines that are looked at
+LOOK = 50  # lines that are inspected
 VW_LINE = re.compile(r"\s*(shared\b[^|]*|[0-9]+:[^|]*|[^|,]*)\|")
 EVENT_COLUMNS = {"number", "kind", "decision", "outcome", "request"}
 DSJSON_KEYS = ("_label_cost", "_labelIndex", "_label_Action", "RewardValue", "EventId")
@@ -56,8 +56,8 @@ def _detect_json(path: Path, lines: Sequence[str]) -> str:
                 return "windvane"
             if "c" in record or any(key in record for key in DSJSON_KEYS):
                 return "dsjson"
-    expected = "a log: lines of JSON as windvane exports them, or VW dsjson"
-    raise ArgumentError("path", str(path), expected, got="other lines of JSON", where=str(path))
+    expected = "a log: the NDJSON that windvane exports, or VW dsjson"
+    raise ArgumentError("path", str(path), expected, got="other JSON", where=str(path))
 
 
 def open_reader(
@@ -74,11 +74,11 @@ def open_reader(
     name = detect_format(path) if format is None else format
     if name in ("table", "open-bandit"):
         if name == "open-bandit":
-            return open_open_bandit(path, roles, fields, arms_from)
+            return build_open_bandit_reader(path, roles, fields, arms_from)
         return TableReader(path, roles, fields, arms_from)
     for role in ROLES:
         if roles.get(role) is not None:
-            raise ArgumentError(role, roles[role], f"omitted for the format {name!r}, which has fixed names")
+            raise ArgumentError(role, roles[role], f"omitted for the format {name!r}, whose fields have fixed names")
     if arms_from is not None:
         raise ArgumentError("arms_from", str(arms_from), f"omitted for the format {name!r}")
     return _open_lines(name, path, arms)

@@ -1,4 +1,4 @@
-"""Lines of JSON, each an object."""
+"""Read files with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REPORT_EVERY = 1000  # lines
 def read_objects(
     path: Path, problems: Problems, report: Report, words: Sequence[str] = ("",)
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number and the object of each line. Lines that hold something else are problems.
+    """Yield the number and the object of each line. Lines that do not hold an object are problems.
 
-    Lines that contain none of ``words`` are skipped without a look at them.
+    Lines that contain none of ``words`` are skipped without parsing.
     """
     with open_file(path) as file:
         for place, line in read_lines(file, problems):
@@ -36,12 +36,12 @@ def read_objects(
 
 
 def parse_object(text: str, place: int, problems: Problems) -> dict[str, Any] | None:
-    """Return the object that a text holds; None, and a problem, if it holds something else."""
+    """Parse a JSON object; return None, and add a problem, if it is not one."""
     try:
         record = json.loads(text)
     except RecursionError:
         reason = "nested less deeply"
-    except ValueError:  # no JSON, or an integer with too many digits
+    except ValueError:  # not JSON, or an integer with too many digits
         reason = "a JSON object on one line"
     else:
         if isinstance(record, dict):
@@ -54,7 +54,7 @@ def parse_object(text: str, place: int, problems: Problems) -> dict[str, Any] | 
 
 
 def to_number(value: Any) -> float:
-    """Return a JSON value as a number; infinite if it is none, NaN if it is null."""
+    """Return a JSON value as a number; infinity if it is not a number, NaN if it is null."""
     if value is None:
         return NAN
     if isinstance(value, int | float):
@@ -67,5 +67,5 @@ def to_number(value: Any) -> float:
 
 
 def to_time(value: Any) -> float:
-    """Return a JSON value as seconds since 1970; infinite if it is no time, NaN if it is null."""
+    """Return a JSON value as seconds since 1970; infinity if it is not a time, NaN if it is null."""
     return parse_time(value) if isinstance(value, str) else scale_time(to_number(value))

@@ -1,4 +1,4 @@
-"""Logs of the Open Bandit Dataset: a table with fixed names of columns.
+"""Logs of the Open Bandit Dataset: a table with fixed column names.
 
 The arm is ``item_id``, the reward ``click``, and the probability ``propensity_score`` (its documentation says
 ``action_prob``). The context is ``position`` and what is known about the user. The features of items are in a separate
@@ -32,10 +32,10 @@ class OpenBanditReader(TableReader):
     format = "open-bandit"
 
 
-def open_open_bandit(
+def build_open_bandit_reader(
     path: Path, roles: Mapping[str, str | None], fields: Sequence[str] | None, arms_from: Path | None
 ) -> OpenBanditReader:
-    """Return a reader; ``roles`` and ``fields`` given by the caller come first."""
+    """Return a reader; ``roles`` and ``fields`` override those of the dataset."""
     names, _ = read_names(path)
     chance = [name for name in PROBABILITIES if name in names]
     fixed = {"time": "timestamp", "arm": "item_id", "reward": "click", "propensity": chance[0] if chance else None}

@@ -1,4 +1,4 @@
-"""The outcomes of decisions in an event log, joined to decisions by a hash of their id: 24 bytes per reward."""
+"""The rewards in an event log, joined to decisions by a hash of their id: 24 bytes per reward."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class _Table:
 class Outcomes:
     """The rewards of an event log.
 
-    The outcome of a decision is what was learned when it was closed; or else the reward that arrived in time; or else
-    one that arrived late. The time of a default reward, and of a reward that arrived in parts, is that of closing.
+    The reward of a decision is the value learned when it was closed; else the reward that arrived in time; else a late
+    reward. A default reward, or one that arrived in parts, has the time at which the decision was closed.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Outcomes:
             table.finish()
 
     def look_up(self, hashes: Index) -> tuple[Array, Array]:
-        """Return the outcomes of decisions and the times at which they were known; NaN if they are not."""
+        """Return the rewards of decisions and the times at which they were known; NaN if unknown."""
         closed, closed_time = self._closed.look_up(hashes)
         rewarded, rewarded_time = self._rewarded.look_up(hashes)
         late, late_time = self._late.look_up(hashes)
@@ -107,7 +107,7 @@ class Outcomes:
         return np.where(is_closed, closed, value), np.where(is_other, closed_time, time)
 
     def count_unused(self, decisions: Index) -> tuple[int, int]:
-        """Return how many rewards belong to no decision, and how many came after a default had been learned."""
+        """Return how many rewards belong to no decision, and how many arrived after a default had been learned."""
         known = np.unique(decisions)
         tables = (self._closed, self._rewarded, self._late)
         every = np.unique(np.concatenate([table.hashes() for table in tables]))

@@ -1,4 +1,4 @@
-"""Columns of a Parquet file, in chunks. Needs pyarrow."""
+"""Read the columns of a Parquet file in chunks. Needs pyarrow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_parquet(path: Path, argument: str = "path") -> Any:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         hint = " ".join(str(error).split())
-        raise ArgumentError(argument, str(path), "a Parquet file", got="another file", hint=hint) from None
+        raise ArgumentError(argument, str(path), "a Parquet file", got="a different format", hint=hint) from None
 
 
 def read_batches(path: Path, wanted: Sequence[str], report: Report, size: int = CHUNK) -> Iterator[Any]:
@@ -55,7 +55,7 @@ def read_batches(path: Path, wanted: Sequence[str], report: Report, size: int = 
 def read_columns(
     path: Path, wanted: Sequence[str], texts: set[str], report: Report
 ) -> Iterator[tuple[Index, dict[str, FieldColumn]]]:
-    """Yield the numbers of rows, from 1, and the columns ``wanted`` of a chunk of rows; those in ``texts`` as texts."""
+    """Yield the row numbers, from 1, and the columns ``wanted`` of each chunk; those in ``texts`` as strings."""
     done = 0
     for batch in read_batches(path, wanted, report, 8 * CHUNK):
         arrays = zip(batch.schema.names, batch.columns, strict=True)
@@ -90,5 +90,5 @@ def to_column(path: Path, name: str, array: Any, is_text: bool = False) -> Field
         coded = array.dictionary_encode()
         codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return FieldColumn(codes, tuple(coded.dictionary.to_pylist()))
-    expected = "a column of numbers, texts or times"
+    expected = "a column of numbers, strings or times"
     raise ArgumentError(("columns", name), str(path), expected, got=f"the type {kind}", where=str(path))

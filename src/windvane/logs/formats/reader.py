@@ -1,4 +1,4 @@
-"""What every reader of a log file has in common."""
+"""The base class of readers of log files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Reader(ABC):
     stamp : tuple of int
         Its size and the time of its last change when the reader was created.
     texts, arm_texts : set of str
-        The fields of contexts and of arms that hold texts. The first pass finds out: a field that holds numbers in
-        some rows and texts in others is a field of texts.
+        The fields of contexts and of arms that hold strings. The first pass sets them: a field that holds numbers in
+        some rows and strings in others is a field of strings.
     arm_features : mapping or None
         The features of each arm by name, where a separate file has them.
     extra_passes : int
@@ -51,11 +51,11 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
-        """Yield all rows in the order of the file. Lines that are no rows are added to ``problems``."""
+        """Yield all rows in file order. Lines that are not rows are added to ``problems``."""
 
 
 def read_stamp(path: Path) -> tuple[int, int]:
-    """Return the size of a file and the time of its last change; zeros if there is none."""
+    """Return the size of a file and the time of its last change; zeros if there is no file."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -73,7 +73,7 @@ def open_file(path: Path, argument: str = "path") -> BinaryIO:
 
 
 def read_lines(file: BinaryIO, problems: Problems) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line, with its end. Lines that are not UTF-8 or too long are problems."""
+    """Yield the number and the text of each line, with its line break. Lines not in UTF-8 or too long are problems."""
     place = 0
     while line := file.readline(LONGEST_LINE):
         place += 1
@@ -82,7 +82,7 @@ def read_lines(file: BinaryIO, problems: Problems) -> Iterator[tuple[int, str]]:
                 pass
             problems.rows_read += 1
             problems.rows_dropped += 1
-            problems.add("long line", place, "line", f"{line[:40]!r}...", f"at most {LONGEST_LINE:,} bytes long")
+            problems.add("line too long", place, "line", f"{line[:40]!r}...", f"at most {LONGEST_LINE:,} bytes long")
             continue
         if place == 1 and line.startswith(b"\xef\xbb\xbf"):  # a byte order mark
             line = line[3:]

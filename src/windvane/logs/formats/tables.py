@@ -1,4 +1,4 @@
-"""Logs in CSV and Parquet tables: a mapping says which column is what."""
+"""Logs in CSV and Parquet tables. Each role, such as the arm, is assigned to a column."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableReader(Reader):
         The file.
     roles
         Names of columns by role: "time", "arm", "reward", "propensity", "reward_time", "id", "weight". Default: the
-        column that has the name of the role, if there is one.
+        column with the name of the role, if there is one.
     fields
         The columns of the context. Default: all others.
     arms_from
@@ -83,7 +83,7 @@ class TableReader(Reader):
             raise ArgumentError(argument, name, f"one of the columns of {self.path}: {known}", hint=hint)
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
-        """Yield all rows in the order of the file."""
+        """Yield all rows in file order."""
         wanted = list(dict.fromkeys([*self.roles.values(), *self.fields]))
         texts = self.fixed_texts | self.texts
         if self.is_parquet:
@@ -105,7 +105,7 @@ class TableReader(Reader):
             wrong = ~(numbers["weight"] > 0.0) & ~is_bad
             if wrong.any():
                 name = self.roles["weight"]
-                problems.add_rows("impossible weight", places[wrong], name, numbers["weight"][wrong], "above 0")
+                problems.add_rows("invalid weight", places[wrong], name, numbers["weight"][wrong], "above 0")
                 is_bad |= wrong
         ids = None
         if "id" in self.roles:
@@ -139,21 +139,21 @@ CONVERSIONS = {
 
 
 def clean_fields(fields: Mapping[str, FieldColumn], places: Any, problems: Problems) -> dict[str, FieldColumn]:
-    """Return fields whose numbers are finite; others are reported and become missing."""
+    """Return the fields with invalid numbers reported and set to missing."""
     cleaned = {}
     for name, column in fields.items():
         if column.values is None:
             numbers, wrong = to_numbers(column, name, places, Problems())
             if wrong.any():
                 expected, values = "a number within [-1e100, 1e100]", get_values(column, wrong)
-                problems.add_rows("impossible feature", places[wrong], name, values, expected, is_dropped=False)
+                problems.add_rows("invalid feature", places[wrong], name, values, expected, is_dropped=False)
             column = FieldColumn(numbers)
         cleaned[name] = column
     return cleaned
 
 
 def is_parquet(path: Path, argument: str = "path") -> bool:
-    """Return whether a file is written in Parquet, whatever its name."""
+    """Return whether a file is in the Parquet format, whatever its name."""
     with open_file(path, argument) as file:
         return file.read(len(parquet_files.MAGIC)) == parquet_files.MAGIC
 
@@ -169,7 +169,7 @@ def read_names(path: Path) -> tuple[list[str], str]:
 def read_arms(path: Path, arm: str) -> dict[str, dict[str, Any]]:
     """Return the features of each arm from a table with one row per arm.
 
-    The names of the arms are in the column ``arm``, or else "arm", or else the first column that has a name.
+    The names of the arms are in the column ``arm``; else in "arm"; else in the first column with a name.
     """
     is_parquet(path, "arms_from")  # raises if the file cannot be read
     try:
@@ -187,11 +187,11 @@ def read_arms(path: Path, arm: str) -> dict[str, dict[str, Any]]:
         chunks = parquet_files.read_columns(path, named, {key}, lambda _: None)
     features: dict[str, dict[str, Any]] = {}
     for places, columns in chunks:
-        arms = get_values_of(columns.pop(key))
-        lists = {name: get_values_of(column) for name, column in clean_fields(columns, places, problems).items()}
+        arms = to_values(columns.pop(key))
+        lists = {name: to_values(column) for name, column in clean_fields(columns, places, problems).items()}
         for i, name in enumerate(arms):
             if name is None or name in features or len(features) >= MOST_ARMS:
-                expected = f"a table with at most {MOST_ARMS:,} rows, each with another name in the column {key!r}"
+                expected = f"a table with at most {MOST_ARMS:,} rows, each with a different name in the column {key!r}"
                 raise ArgumentError("arms_from", str(path), expected, got=repr(name), where=f"row {places[i]}")
             features[name] = {field: values[i] for field, values in lists.items() if values[i] is not None}
     for problem in problems:
@@ -204,7 +204,7 @@ def read_arms(path: Path, arm: str) -> dict[str, dict[str, Any]]:
     return features
 
 
-def get_values_of(column: FieldColumn) -> list[Any]:
+def to_values(column: FieldColumn) -> list[Any]:
     """Return all values as Python objects; None for a missing one."""
     if column.values is None:
         return [None if value != value else value for value in column.data.tolist()]

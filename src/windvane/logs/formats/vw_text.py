@@ -20,7 +20,7 @@ from windvane.logs.raw import RawRows
 from windvane.logs.row_builder import Row, RowBuilder, RowOffer
 from windvane.logs.row_problems import Problems, Verbatim
 
-LOOK = 1000  # lines that are looked at to find out whether the file has blocks
+LOOK = 1000  # lines that are inspected to detect blocks
 MOST_LINES = 10_000  # of a block
 REPORT_EVERY = 1000
 LABEL = "action:cost:probability"
@@ -35,7 +35,7 @@ class _Line(NamedTuple):
 
 
 class VWTextReader(Reader):
-    """Read a file in the text format."""
+    """Read a file in VW's text format."""
 
     format = "vw"
 
@@ -44,7 +44,7 @@ class VWTextReader(Reader):
         self.has_blocks = _has_blocks(path)
 
     def read(self, problems: Problems, report: Report) -> Iterator[RawRows]:
-        """Yield all decisions in the order of the file."""
+        """Yield all decisions in file order."""
         builder = RowBuilder(self.texts, self.arm_texts, problems)
         rows = self._read_blocks(problems, report) if self.has_blocks else self._read_rows(problems, report)
         has_offers = self.has_blocks
@@ -94,7 +94,7 @@ def _has_blocks(path: Path) -> bool:
 
 
 def _parse_line(place: int, text: str, problems: Problems) -> _Line | None:
-    """Return a line; None, and a problem, if it is malformed."""
+    """Parse a line; return None, and add a problem, if it is malformed."""
     head, bar, rest = text.rstrip("\r\n").partition("|")
     if not bar:
         problems.add("malformed line", place, "line", text, "a label, `|` and features")
@@ -112,7 +112,7 @@ def _parse_line(place: int, text: str, problems: Problems) -> _Line | None:
 
 
 def _parse_features(text: str) -> dict[str, float] | None:
-    """Return features by name; None if one is malformed."""
+    """Parse features by name; return None if one is malformed."""
     features: dict[str, float] = {}
     for part in text.split("|"):
         tokens = part.split()
@@ -154,7 +154,7 @@ def _to_row(line: _Line, problems: Problems) -> Row:
         problems.add("no label" if not labels else "malformed label", line.place, "label", value, f"one {LABEL}")
         return row
     row.arm = _read_label(row, labels[0], problems)
-    if len(line.labels) > 1:  # the other actions of the line were on offer, too
+    if len(line.labels) > 1:  # the other actions of the line were also on offer
         row.offers = [RowOffer(name) for name in dict.fromkeys(label.split(":")[0] for label in line.labels)]
     return row
 

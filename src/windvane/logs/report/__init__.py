@@ -1,1 +1,1 @@
-"""What people see of an analysis of a log: one description, printed by the commands and written as a page."""
+"""Reports about logs: each is described once, printed by its command and written as an HTML page."""

@@ -1,4 +1,4 @@
-"""The diagnosis of drift, as people read it."""
+"""The report of ``windvane drift``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from windvane.logs.log import LogSchema
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.report.time_axis import TimeAxis
 
-MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more lines cannot be told apart
+MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more lines are hard to distinguish
 NEVER = "never"
 
 
 def describe_drift(
     diagnosis: DriftDiagnosis, *, schema: LogSchema, facts: dict[str, str], value: PolicyComparison | None = None
 ) -> LogPage:
-    """Return the page about a diagnosis. ``value``: what forgetting is worth in rewards."""
+    """Return the report of a diagnosis. ``value``: what forgetting is worth in rewards."""
     sections = [
         *_describe_evidence(diagnosis),
         *_describe_memory(diagnosis, value),
@@ -37,7 +37,7 @@ def describe_drift(
         *_describe_recommendation(diagnosis),
     ]
     return LogPage(
-        heading=f"Does the world of this log drift? {diagnosis.source}",
+        heading=f"Do the rewards of this log drift? {diagnosis.source}",
         answer=diagnosis.answer,
         tone="warning" if diagnosis.verdict == UNKNOWN else "ok",
         sections=sections,
@@ -52,20 +52,21 @@ def _describe_evidence(diagnosis: DriftDiagnosis) -> Iterator[Section]:
         return
     x, y = np.array(evidence.decisions), np.array(evidence.curve)
     marks: list[Mark] = [
-        Strip("y", evidence.threshold, evidence.threshold, text=f"drift, at level {diagnosis.alpha:g}"),
+        Strip("y", evidence.threshold, evidence.threshold, text=f"drift (level {diagnosis.alpha:g})"),
         Series(x, y, BETTER, "evidence", "evidence"),
     ]
-    y_axis = Axis("log evidence (nats)", has_grid=True, value="log evidence")
+    y_axis = Axis("Log evidence (nats)", has_grid=True, value="log evidence")
     figure = Figure(
         [Panel(Axis("Decisions", low=0.0, high=float(x[-1]), value="decision", form=",.0f"), y_axis, marks)]
     )
-    caption = "Evidence against one parameter for all rewards. Above the line, which it crosses by chance in at most "
-    picture = Picture(
-        figure, "Line chart: the evidence for drift over decisions.", f"{caption}{diagnosis.alpha:.0%} of logs."
+    caption = (
+        "Evidence against the hypothesis that one parameter fits all rewards. Without drift, the curve ever reaches "
+        f"the line with probability at most {diagnosis.alpha:.2g}."
     )
-    first = "" if evidence.first_decision is None else f" It first did after decision {evidence.first_decision:,.0f}."
+    picture = Picture(figure, "Line chart: the evidence for drift over decisions.", caption)
+    first = "" if evidence.first_decision is None else f" It was reached after decision {evidence.first_decision:,.0f}."
     text = (
-        f"The log evidence reaches {evidence.log_e:.1f} nats; the verdict is “drift” from {evidence.threshold:.1f} on."
+        f"The largest log evidence is {evidence.log_e:.1f} nats; the threshold for “drift” is {evidence.threshold:.1f}."
         f"{first} {diagnosis.caveat}"
     )
     yield Section("Evidence", [text], pictures=[picture], is_printed=False)
@@ -91,37 +92,44 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         )
     ]
     gammas = [f"{gamma:.6g}" for gamma in (memory.gamma, memory.gamma_low, memory.gamma_high)]
-    rows = [["half of what a reward teaches is lost after", *half_lives], ["the same as a discount gamma", *gammas]]
+    rows = [["a reward loses half of its information after", *half_lives], ["equivalent discount gamma", *gammas]]
     if rate is not None:
         per = 1000.0
         rows.append(
-            [f"logits move per 1,000 decisions (over {rate.span:,.0f})",
+            [f"change of logits per 1,000 decisions (measured over {rate.span:,.0f})",
              *(f"{per * value:.3g}" for value in (rate.logits, rate.logits_low, rate.logits_high))]
         )  # fmt: skip
         rows.append(
-            ["total drift B_T at this resolution",
+            ["total drift B_T, over the same spans",
              *(f"{value:.3g}" for value in (rate.variation, rate.variation_low, rate.variation_high))]
         )  # fmt: skip
     if cost is not None:
         rows.append(
-            ["loss of never forgetting (nats per 1,000 rewards)",
+            ["log loss due to never forgetting (nats per 1,000 rewards)",
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
     lines = []
     if value is not None:
         worth = value.difference
         ends = [worth.value, worth.low, worth.high]
-        rows.append(["reward per decision lost by never forgetting", *("–" if x is None else f"{x:.3g}" for x in ends)])
-        reason = f"It cannot be answered: {worth.reason}." if worth.value is None else ""
-        size = (
-            "" if worth.effective_sample_size is None else f" {worth.effective_sample_size:,.0f} effective decisions."
+        rows.append(
+            ["reward lost by never forgetting (per decision)", *("–" if x is None else f"{x:.3g}" for x in ends)]
         )
-        lines.append(f"Reward lost by never forgetting: {worth.estimand};{size} {reason or worth.caveat}")
-    table = DataTable(["", "estimate", "low", "high"], rows, "95 % intervals.")
+        count, name = worth.effective_sample_size, "Reward lost by never forgetting"
+        if worth.value is None:
+            lines.append(f"{name}: cannot be answered, because {worth.reason}.")
+        else:
+            size = "" if count is None else f" ({count:,.0f} effective decisions)"
+            lines.append(f"{name}: {worth.estimand}{size}; {worth.caveat}.")
+    interval = "95 % intervals." if value is None else f"95 % intervals; of the reward: {1.0 - diagnosis.alpha:.0%}."
+    table = DataTable(["", "estimate", "low", "high"], rows, interval)
     caption = (
-        "Mean loss of predictions by memory, the best at the bottom. Filled: not significantly worse than any other."
+        "Mean log loss of predictions, by the memory of the model; lower is better. Filled: not significantly worse "
+        "than any other."
     )
-    picture = Picture(_draw_losses(diagnosis), "Chart: the loss of predictions by the memory of the model.", caption)
+    picture = Picture(
+        _draw_losses(diagnosis), "Chart: the log loss of predictions by the memory of the model.", caption
+    )
     yield Section("How much memory", lines, table, [picture])
 
 
@@ -149,9 +157,16 @@ def _draw_losses(diagnosis: DriftDiagnosis) -> Figure:
         np.array([place.get(entry.memory, entry.memory) for entry in shown]),
         [NEVER if math.isinf(entry.memory) else f"{entry.memory:,.0f}" for entry in shown],
     )
-    x_axis = Axis("Correlation time of the parameter (decisions; never: no drift)", "log", ticks=ticks)
+    x_axis = Axis("Memory: correlation time of the parameter (decisions; never: no forgetting)", "log", ticks=ticks)
     return Figure(
-        [Panel(x_axis, Axis("Loss per reward (nats)", has_grid=True, value="loss", form=".5f"), marks, legend="best")]
+        [
+            Panel(
+                x_axis,
+                Axis("Log loss per reward (nats)", has_grid=True, value="loss", form=".5f"),
+                marks,
+                legend="best",
+            )
+        ]
     )
 
 
@@ -159,28 +174,32 @@ def _describe_what(diagnosis: DriftDiagnosis) -> Iterator[Section]:
     what = diagnosis.what
     if what is None:
         return
-    rows = [["the coefficients (joint score test)", f"p = {what.p:.3g}", ""]]
+    rows = [["do the coefficients drift? (joint score test)", f"p = {what.p:.3g}", ""]]
     if what.p_beyond_base_rate is not None:
         text = "only the base rate" if what.is_base_rate_only else ""
-        rows.append(["more than the base rate", f"p = {what.p_beyond_base_rate:.3g}", text])
+        rows.append(["does more than the base rate drift?", f"p = {what.p_beyond_base_rate:.3g}", text])
     if what.ranking is not None:
         change = what.ranking
         finding = f"best arm changed in {change.share:.0%} of offers"
-        finding += f"; noise alone: {change.expected:.0%}, at most {change.limit:.0%}"
+        finding += f"; by noise alone {change.expected:.0%} on average, 95 % quantile {change.limit:.0%}"
         rows.append(
-            ["the ranking of arms (first against last period)", finding, "changed" if change.has_changed else ""]
+            [
+                "does the ranking of arms change? (first and last quarter)",
+                finding,
+                "changed" if change.has_changed else "",
+            ]
         )
     shifted = [context for context in what.contexts if context.has_shifted]
     if what.contexts:
         names = ", ".join(context.name for context in shifted[:5]) + (" ..." if len(shifted) > 5 else "")
         rows.append(
-            ["the contexts (first against second half)", names or "no coordinate", "shifted" if shifted else ""]
+            ["do the contexts shift? (first and second half)", names or "no coordinate", "shifted" if shifted else ""]
         )
     if what.calendar is not None:
-        finding = f"without the calendar p = {what.p:.3g}, with it p = {what.calendar.p:.3g}"
-        rows.append(["hour and weekday", finding, "explains the drift" if what.calendar.explains else ""])
+        finding = f"p = {what.p:.3g} without calendar terms, p = {what.calendar.p:.3g} with them"
+        rows.append(["does the calendar explain it?", finding, "yes" if what.calendar.explains else ""])
     elif what.calendar_note:
-        rows.append(["hour and weekday", what.calendar_note, ""])
+        rows.append(["does the calendar explain it?", f"not tested: {what.calendar_note}", ""])
     yield Section("What drifts", [what.summary], DataTable(["question", "finding", "verdict"], rows, left=3))
 
 
@@ -194,18 +213,19 @@ def _describe_features(diagnosis: DriftDiagnosis, schema: LogSchema) -> Iterator
          "drifts" if f.drifts else ""]
         for f in ranked
     ]  # fmt: skip
-    columns = ["coordinate", "sup |W|", "p", "mean W²", "p", "p (Holm)", "verdict"]
+    columns = ["coordinate", "sup |W|", "p (sup)", "mean W²", "p (mean)", "p (Holm)", "verdict"]
     lines = [
-        "Score processes W of each coordinate: with one parameter for all rewards they are Brownian bridges, if "
-        "information arrives steadily. p-values by bootstrap. Correlated coordinates can stand in for each other.",
+        "The score process W of each coordinate is a Brownian bridge if one parameter fits all rewards and information "
+        "arrives steadily. The p-values are bootstrapped. If coordinates are correlated, drift "
+        "of one can show in another.",
     ]
     if features.fixed_sample_p is not None:
-        lines.append(f"Fixed-sample p-value of the joint test, by parametric bootstrap: {features.fixed_sample_p:.3g}.")
+        lines.append(f"Fixed-sample p-value of the joint test (parametric bootstrap): {features.fixed_sample_p:.3g}.")
     elif features.fixed_sample_note:
-        lines.append(features.fixed_sample_note)
+        lines.append(f"There is no fixed-sample p-value: {features.fixed_sample_note}.")
     drawn = ranked[:MOST_DRAWN]
-    width = f"{features.half_width:,.0f} decisions to each side"
-    caption = f"Estimates from a sliding window ({width}), with pointwise 95 % bands."
+    width = f"{features.half_width:,.0f} decisions on each side"
+    caption = f"Estimates from a sliding window ({width}), with pointwise 95 % bands. Vertical lines: change points."
     picture = Picture(
         _draw_thetas(diagnosis, drawn, schema), "Line chart: the estimated coefficients over time, with bands.", caption
     )
@@ -235,18 +255,19 @@ def _describe_change_points(diagnosis: DriftDiagnosis, schema: LogSchema) -> Ite
     text = "No change point improves the fit by more than its penalty."
     if points:
         text = (
-            "Changes that improve the fit by more than their penalty. If theta* moves steadily, they only mark the way."
+            "Changes that improve the fit by more than their penalty. If theta* moves gradually, they only approximate "
+            "its path by steps."
         )
 
-    def when(time: float) -> str:
+    def format_time(time: float) -> str:
         return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S") if schema.has_times else ""
 
     rows = [
-        [f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", when(p.time),
-         f"{when(p.time_low)} to {when(p.time_high)}" if schema.has_times else "", f"{p.logits:.3g}"]
+        [f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", format_time(p.time),
+         f"{format_time(p.time_low)} to {format_time(p.time_high)}" if schema.has_times else "", f"{p.logits:.3g}"]
         for p in points
     ]  # fmt: skip
-    columns = ["row", "95 % interval", "time (UTC)", "95 % interval", "logits move by"]
+    columns = ["row", "95 % interval", "time (UTC)", "95 % interval", "change of logits"]
     yield Section("Change points", [text], DataTable(columns, rows) if rows else None)
 
 
@@ -256,5 +277,5 @@ def _describe_recommendation(diagnosis: DriftDiagnosis) -> Iterator[Section]:
         return
     arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
     code = f"windvane.Agent({arguments})\n\n{json.dumps(settings)}"
-    lines = [diagnosis.recommendation_note, "As an argument of Agent, and as the JSON of a stream:"]
+    lines = [diagnosis.recommendation_note, "For Agent, and as the JSON of a stream:"]
     yield Section("Recommended settings", lines, code=code)

@@ -1,6 +1,6 @@
-"""An analysis as people read it: an answer, sections with texts, tables and figures; and the page that shows them.
+"""The description of a report (an answer, and sections with text, tables and figures), and its HTML page.
 
-The commands print the same description without its figures. The page needs no network: see
+The commands print the same description without figures. The page is self-contained: see
 :mod:`windvane.lab.report.assets`.
 """
 
@@ -19,7 +19,7 @@ Tone = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table of texts. The first ``left`` columns are aligned to the left."""
+    """A table of strings. The first ``left`` columns are left-aligned."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -29,7 +29,7 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, one chart per panel; ``spoken`` describes it to those who cannot see it."""
+    """A figure, one chart per panel. ``spoken`` is its description for screen readers."""
 
     figure: Figure
     spoken: str
@@ -38,7 +38,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page. ``is_printed``: whether the command prints it, too. ``code`` can be copied."""
+    """A part of a report. ``is_printed``: whether the command prints it as well. ``code`` is text to copy."""
 
     title: str
     lines: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Section:
 
 @dataclass(frozen=True)
 class LogPage:
-    """A whole analysis. ``facts``: how it was made, by name."""
+    """A whole report. ``facts`` say how it was computed, by name."""
 
     heading: str
     answer: str
@@ -60,7 +60,7 @@ class LogPage:
 
 
 def write_page(page: LogPage, target: Path) -> Path:
-    """Write the page to ``target``, in one step."""
+    """Write the page to ``target`` atomically, and return ``target``."""
     from windvane.lab.figures.plotly_renderer import render
     from windvane.lab.report.assets import load_templates, page_scripts, read_asset, security_policy
 

@@ -1,4 +1,4 @@
-"""The evaluation of policies on a log, as people read it."""
+"""The report of ``windvane replay``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = "–"
 
 
 def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[str, str]) -> LogPage:
-    """Return the page about an evaluation."""
+    """Return the report of an evaluation."""
     is_answered = any(
         policy.recommendations and policy.recommendations.value.is_answered for policy in evaluation.policies
     )
@@ -31,20 +31,20 @@ def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[
         _describe_settings(evaluation),
     ]
     return LogPage(
-        heading=f"What other policies would have earned: {evaluation.log.source}",
+        heading=f"What would other policies have earned? {evaluation.log.source}",
         answer=evaluation.answer,
         tone="ok" if is_answered else "warning",
         sections=[section for section in sections if section is not None],
         facts={
             **facts,
-            "Confidence": f"{1.0 - evaluation.alpha:.0%}, at all times at once",
+            "Confidence level": f"{1.0 - evaluation.alpha:.0%}, at all times at once",
             "Seed": str(evaluation.seed),
         },
     )
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Return the value with its interval, or why there is none."""
+    """Return the value with its interval, or the reason why there is none."""
     if estimate.value is None:
         return f"cannot be answered: {estimate.reason}"
     interval = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.4g} to {estimate.high:.4g})"
@@ -57,7 +57,7 @@ def format_value(estimate: Estimate) -> str:
 
 
 def _explain_gaps(estimates: Sequence[Estimate]) -> list[str]:
-    """Return why numbers are missing, with the first reason as an example."""
+    """Explain the dashes in a table, with the first reason as an example."""
     reasons = [estimate.reason for estimate in estimates if not estimate.is_answered and estimate.reason]
     return [f"{UNKNOWN}: cannot be answered; for example, {reasons[0]}."] if reasons else []
 
@@ -68,7 +68,7 @@ def format_size(size: float | None) -> str:
 
 
 def _list_caveats(estimates: Sequence[Estimate]) -> list[str]:
-    """Return what the numbers of a table mean and rely on, each once."""
+    """Return what the estimates of a table mean and which assumptions they need, without repetitions."""
     texts = [text for estimate in estimates for text in (estimate.estimand, estimate.caveat) if text]
     return [text[0].upper() + text[1:] + ("" if text.endswith(".") else ".") for text in dict.fromkeys(texts)]
 
@@ -89,16 +89,16 @@ def _describe_recommendations(evaluation: Evaluation, has_times: bool) -> Sectio
         for policy, result in evaluated
     ]  # fmt: skip
     logged = evaluation.log.value
-    rows.append(["the log itself", format_estimate(logged), format_size(logged.effective_sample_size), UNKNOWN])
-    table = DataTable(["policy", "reward per decision", "effective decisions", "difference to the log"], rows, left=4)
+    rows.append(["the log", format_estimate(logged), format_size(logged.effective_sample_size), UNKNOWN])
+    table = DataTable(["policy", "reward per decision", "effective decisions", "difference from the log"], rows, left=4)
     pictures = []
     if any(result.value.is_answered and result.checkpoints for _, result in evaluated):
         pictures = [
             Picture(
                 _draw_values(evaluation, has_times),
-                "Line chart: the value of each policy over the time of the log, with its interval.",
-                "Mean over all rows so far, with an interval that holds at all times at once. Below: exponentially "
-                "weighted means, which show how the value changes, without an interval.",
+                "Line chart: the value of each policy over time, with its interval.",
+                "All rows so far: the mean, with an interval that is valid at all times at once. Recent rows: an "
+                "exponentially weighted mean, which shows how the value changes over time, without an interval.",
             )
         ]
     lines = _list_caveats([result.value for _, result in evaluated])
@@ -135,7 +135,7 @@ def _draw_values(evaluation: Evaluation, has_times: bool) -> Figure:
 
 
 def _choose_limits(marks: Sequence[Mark], logged: float | None) -> tuple[float, float]:
-    """Return limits for the values after the first fifth of the log, the last intervals and the value of the log."""
+    """Return limits that show the values after the first fifth of the log, the last intervals and the log's value."""
     seen = [] if logged is None else [np.array([logged])]
     for mark in marks:
         if isinstance(mark, Series):
@@ -172,7 +172,7 @@ def _describe_variants(evaluation: Evaluation) -> Iterator[Section]:
         for name, estimate in result.variants.items()
     ]
     table = DataTable(["policy", "estimator", "reward per decision", "effective decisions", "caveat"], rows, left=5)
-    lines = ["The same value by other estimators. If they disagree by more than chance explains, distrust all of them."]
+    lines = ["The same value by other estimators. If they differ by more than chance explains, trust none of them."]
     yield Section("Other estimators", lines, table, is_printed=False)
 
 
@@ -190,7 +190,7 @@ def _describe_thinning(evaluation: Evaluation) -> Iterator[Section]:
                  format_value(run.all_rows), format_size(run.all_rows.effective_sample_size)]
             )  # fmt: skip
     if rows or reasons:
-        columns = ["policy", "share", "accepted rows", "from accepted rows", "from all rows", "effective decisions"]
+        columns = ["policy", "share c", "accepted rows", "accepted rows only", "all rows", "effective decisions"]
         lines = [*dict.fromkeys(reasons), *_list_caveats(estimates), *_explain_gaps(estimates)]
         yield Section(
             "On-policy learning on a share of the traffic", lines, DataTable(columns, rows, left=1) if rows else None
@@ -205,9 +205,9 @@ def _describe_models(evaluation: Evaluation) -> Iterator[Section]:
              "all" if model.memory is None else f"{model.memory:,.0f} decisions"]
             for label, model in models
         ]  # fmt: skip
-        columns = ["policy", "reward per decision", "simulated runs", "model's value of the log", "memory of the model"]
+        columns = ["policy", "reward per decision", "simulated runs", "log, by the model", "memory of the model"]
         lines = _list_caveats([model.value for _, model in models])
-        yield Section("In a simulation of the fitted model", lines, DataTable(columns, rows, left=2))
+        yield Section("Simulation of the fitted model", lines, DataTable(columns, rows, left=2))
 
 
 def _describe_weights(evaluation: Evaluation) -> Section | None:
@@ -220,11 +220,11 @@ def _describe_weights(evaluation: Evaluation) -> Section | None:
     if not rows:
         return None
     columns = [
-        "policy", "rows that count", "effective decisions", "effective rewards of 1", "mean weight", "largest",
-        "carried by the top 1 %",
+        "policy", "rows with weight > 0", "effective decisions", "effective rewards of 1", "mean weight", "largest",
+        "share of the top 1 % of rows",
     ]  # fmt: skip
-    lines = ["A row counts if the policy might have played the logged arm. The mean weight should be 1 up to chance."]
-    return Section("Weights", lines, DataTable(columns, rows), is_printed=False)
+    lines = ["Rows with weight > 0: the policy might have played the logged arm. The mean weight is 1, up to chance."]
+    return Section("Importance weights", lines, DataTable(columns, rows), is_printed=False)
 
 
 def _describe_settings(evaluation: Evaluation) -> Section:
@@ -232,5 +232,5 @@ def _describe_settings(evaluation: Evaluation) -> Section:
         return ", ".join(f"{name}={value}" for name, value in dict(settings).items()) or UNKNOWN  # type: ignore[call-overload]
 
     rows = [[p.label, p.policy, list_settings(p.settings), list_settings(p.assumed)] for p in evaluation.policies]
-    table = DataTable(["policy", "class", "your settings", "assumed, because nobody knows it"], rows, left=4)
-    return Section("The policies", (), table, is_printed=False)
+    table = DataTable(["policy", "class", "your settings", "assumed settings"], rows, left=4)
+    return Section("Policies", (), table, is_printed=False)

@@ -17,12 +17,12 @@ UNITS = (
 
 
 class TimeAxis:
-    """Converts times to positions on an axis.
+    """Convert times to positions on an axis.
 
     Parameters
     ----------
     start, end
-        The first and the last time: seconds, or numbers of rows.
+        The first and the last time: seconds, or row numbers.
     has_times
         Whether they are seconds.
 

@@ -1,4 +1,4 @@
-"""Is a log sound? One verdict for each of a list of questions, and what to do about it."""
+"""Check whether a log is sound: one verdict per question, and what to do about it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TOP = 0.01  # the share of rows with the largest weights
 
 @dataclass(frozen=True, kw_only=True)
 class LogCheck:
-    """Whether a log is sound.
+    """The result of :func:`check`.
 
     Attributes
     ----------
     answer : str
-        The answer in a sentence.
+        One sentence.
     verdict
-        The worst verdict of all lines.
+        The worst verdict of all lines: "ok", "warning" or "error".
     lines : list of CheckLine
         One for each question.
     arms : list of ArmCheck
@@ -37,11 +37,11 @@ class LogCheck:
         The number of rows, and their mean reward in the unit of the log.
     effective_sample_size, largest_weight, top_share
         Of a policy that plays every arm on offer with the same probability: (sum w)^2 / sum w^2, the largest w, and
-        the share of the sum that the rows with the largest 1 % of the weights carry. NaN without propensities.
+        the share of the sum that belongs to the 1 % of rows with the largest weights. NaN without propensities.
     weights : array
         Quantiles 0, 0.01, ..., 1 of these weights, for a figure.
     problems : list of ProblemCount
-        What the reader found, located.
+        The problems that were found when the file was read, with their rows.
     """
 
     answer: str
@@ -115,10 +115,10 @@ def check(log: Log) -> LogCheck:
 def _answer(worst: Verdict, lines: Sequence[CheckLine], columns: LogColumns) -> str:
     size = count(len(columns), "row")
     if worst == "ok":
-        return f"Your log is sound: {size}, no problems found."
+        return f"The log is sound: {size}, no problems found."
     bad = [line for line in lines if line.verdict == worst]
     first = bad[0].finding
-    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    more = f"; and {count(len(bad) - 1, 'more ' + worst)}" if len(bad) > 1 else ""
     if worst == "error":
-        return f"Your log is not sound: {first}{more}."
-    return f"Your log can be used with care ({size}): {first}{more}."
+        return f"The log is not sound: {first}{more}."
+    return f"The log is usable, with warnings ({size}): {first}{more}."

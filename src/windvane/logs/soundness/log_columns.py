@@ -1,4 +1,4 @@
-"""The columns of a whole log that checks need, without contexts and vectors: about 60 bytes a row."""
+"""The columns of a log that checks need, without contexts and vectors: about 60 bytes per row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windvane.logs.raw import RawRows
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Columns of all rows, in the order of the file, and totals by arm.
+    """Columns of all rows, in file order, and totals by arm.
 
     ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these, of which ``tested``
     have a propensity. ``count`` is the number of arms on offer in each row. ``total_probability`` is None unless rows
@@ -121,7 +121,7 @@ def _read_raw(log: FileLog, names: _ArmNames) -> Iterator[_Part]:
 
 
 def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
-    assert rows.arm.values is not None  # readers give arms as texts
+    assert rows.arm.values is not None  # readers return arms as strings
     arm = names.index(rows.arm.values)[rows.arm.data]
     counts, total, is_tested = None, None, ~np.isnan(rows.probability)
     if (offers := rows.offers) is None:
@@ -140,7 +140,7 @@ def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
 
 
 def _read_batches(log: Log, names: _ArmNames) -> Iterator[_Part]:
-    """Rows of a log in memory, whose arms have no names but their places."""
+    """Read a log in memory, whose arms are named by their index."""
     for batch in log.batches():
         index = names.index(tuple(f"arm {i + 1}" for i in range(batch.valid.shape[1])))
         row, place = np.nonzero(batch.valid)

@@ -3,8 +3,8 @@
 If the recorded propensities p_t are right, an arm a that was on offer has mean(1{a_t = a} / p_t) = 1 over the rows that
 offer it, whatever the world and the logging policy, which may learn: each term minus 1 is a martingale difference. So
 the mean over arms of these, the mean importance weight of a policy that plays every arm on offer with the same
-probability, is 1, too. Wrong propensities, rows that were lost depending on the arm, and arms that were never possible
-show as deviations that the stated intervals do not explain.
+probability, is also 1. Wrong propensities, rows that were lost depending on the arm, and arms that could never be
+played show up as deviations beyond the stated intervals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windvane.arguments import Array
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, count, list_names
 
-LEVEL = 0.01  # of each test: one sound log in a hundred fails it
+LEVEL = 0.01  # of each test: a sound log fails it with probability 1 %
 FEWEST_PLAYS = 20  # plays of an arm below which the normal approximation of its test is poor
 SUM_ERROR = 1e-3  # by which probabilities may miss the sum 1: they are often stored with four digits
 SMALL_SAMPLE = 100.0  # effective decisions: a standard error of at most 0.05 for a mean of clicks
@@ -33,12 +33,14 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
         return [CheckLine(question, "warning", "no", advice)]
     lines = []
     if not known.all():
-        finding = f"{count(int((~known).sum()), 'row')} without one"
-        advice = "these rows cannot be used to evaluate policies"
+        finding = f"not in {count(int((~known).sum()), 'row')}"
+        advice = "record it in every row; rows without it cannot be used to evaluate policies"
         lines.append(CheckLine(question, "warning", finding, advice))
     elif (p == 1.0).all() and (columns.count > 1).any():
         finding = "every propensity is 1: the log is deterministic"
-        advice = "play a small share of decisions at random (epsilon); until then, other policies cannot be evaluated"
+        advice = (
+            "play a random arm in a small share of decisions (epsilon); without it, other policies cannot be evaluated"
+        )
         return [CheckLine(question, "error", finding, advice)]
     else:
         finding = f"yes, from {p.min():.4g} to {p.max():.4g}"
@@ -54,20 +56,20 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
 
 
 def check_weights(weights: Array) -> list[CheckLine]:
-    """Check whether propensities are right on average, and how many decisions other policies can be judged by."""
+    """Check whether propensities are right on average, and whether there is enough exploration."""
     if not len(weights) or (weights == weights[0]).all():
         return []
     mean, error = float(weights.mean()), float(weights.std(ddof=1)) / math.sqrt(len(weights))
     reach = _quantile(LEVEL) * error
     is_off = abs(mean - 1.0) > reach
-    finding = f"their mean weight is {mean:.4g} ({mean - reach:.4g} to {mean + reach:.4g}), and should be 1"
+    finding = f"the mean importance weight is {mean:.4g} ({mean - reach:.4g} to {mean + reach:.4g}), and should be 1"
     advice = "propensities are wrong, or rows were lost depending on the arm" if is_off else ""
     question = "Are propensities right on average?"
     lines = [CheckLine(question, "error" if is_off else "ok", finding, advice)]
     size = float(weights.sum() ** 2 / np.square(weights).sum())
     is_small = size < SMALL_SAMPLE
-    finding = f"a policy that plays at random has {size:,.0f} effective decisions of {len(weights):,}"
-    advice = "explore more (a larger epsilon), or collect more" if is_small else ""
+    finding = f"a uniformly random policy has {size:,.0f} effective decisions of {len(weights):,}"
+    advice = "explore more (a larger epsilon), or collect more rows" if is_small else ""
     question = "Is there enough exploration?"
     lines.append(CheckLine(question, "warning" if is_small else "ok", finding, advice))
     return lines
@@ -96,12 +98,12 @@ def check_arms(columns: LogColumns) -> list[ArmCheck]:
 
 
 def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckLine]:
-    """Check whether every arm was played, with the propensities that the log has."""
+    """Check whether every arm was played, and whether its propensities are right."""
     lines = []
     unplayed = [arm.arm for arm in arms if not arm.played]
     if unplayed:
-        finding = f"{count(len(unplayed), 'arm')} on offer and never played: {list_names(unplayed)}"
-        advice = "nothing is known about them; a policy that plays them cannot be evaluated"
+        finding = f"{count(len(unplayed), 'arm')} on offer but never played: {list_names(unplayed)}"
+        advice = "the log has no information about them; a policy that plays them cannot be evaluated"
         lines.append(CheckLine("Was every arm played?", "warning", finding, advice))
     elif len(arms) > 1:
         lines.append(CheckLine("Was every arm played?", "ok", f"yes, all {len(arms)} arms"))
@@ -111,10 +113,13 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
     off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high]
     question = "Are propensities right for each arm?"
     if off:
-        finding, advice = f"not for {list_names(off)}", "compare the logged probabilities with those that were used"
+        finding, advice = (
+            f"not for {list_names(off)}",
+            "compare the logged probabilities with those used for the decisions",
+        )
         lines.append(CheckLine(question, "error", finding, advice))
     else:
-        finding = f"no contradiction in the {len(tested)} arms with {FEWEST_PLAYS} plays or more"
+        finding = f"no deviation in the {count(len(tested), 'arm')} with at least {FEWEST_PLAYS} plays"
         lines.append(CheckLine(question, "ok", finding))
     return lines
 

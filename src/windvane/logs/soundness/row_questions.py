@@ -12,20 +12,22 @@ from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
 FEW_OUTCOMES = 50  # of the rarer kind: a relative standard error of 14 %
-SERIOUS = 0.01  # share of rows that are left out from which on the log is not sound
+SERIOUS = 0.01  # a log with more than this share of rows left out is not sound
 
 
 def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list[CheckLine]:
     """Check whether every row could be read."""
     question = "Can every row be read?"
-    problems = [problem for problem in problems if problem.kind not in (REPEATED_ID, NOT_IN_ORDER)]  # asked below
+    problems = [
+        problem for problem in problems if problem.kind not in (REPEATED_ID, NOT_IN_ORDER)
+    ]  # other questions cover these
     if not problems:
         return [CheckLine(question, "ok", f"all {len(columns):,} rows were read")]
     lines = []
     for problem in problems:
         example = str(problem.examples[0]) if problem.examples else ""
-        what = "left out" if problem.is_dropped else "used, with that value unknown or adjusted"
-        finding = f"{problem.kind}: {count(problem.count, 'row')}, {what}; first {example}"
+        what = "left out" if problem.is_dropped else "used without this value, or with it adjusted"
+        finding = f"{problem.kind}: {count(problem.count, 'row')}, {what}; for example, {example}"
         is_serious = problem.is_dropped and problem.count > SERIOUS * (len(columns) + problem.count)
         advice = "correct or remove these rows"
         lines.append(CheckLine(question, "error" if is_serious else "warning", finding, advice))
@@ -33,16 +35,16 @@ def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list
 
 
 def check_times(columns: LogColumns) -> list[CheckLine]:
-    """Check whether rows are in the order of time."""
-    question = "Are rows in the order of time?"
+    """Check whether rows are in time order."""
+    question = "Are rows in time order?"
     if not columns.has_times:
-        advice = "record the time of each decision; without it, nothing can be said in hours"
+        advice = "record the time of each decision; without it, results are in decisions only, not in hours"
         return [CheckLine(question, "warning", "the log has no times", advice)]
     time = columns.time
     missing, backwards = int(np.isnan(time).sum()), int((np.diff(time[~np.isnan(time)]) < 0.0).sum())
     if missing:
         finding = f"{count(missing, 'row')} without a time"
-        return [CheckLine(question, "error", finding, "record every time")]
+        return [CheckLine(question, "error", finding, "record the time of every decision")]
     if backwards:
         finding, advice = f"{count(backwards, 'row')} earlier than the row before", "sort the log by time"
         return [CheckLine(question, "warning", finding, advice)]
@@ -57,7 +59,7 @@ def check_ids(columns: LogColumns) -> list[CheckLine]:
     question = "Is every id unique?"
     if not repeated:
         return [CheckLine(question, "ok", "yes")]
-    advice = "a decision that is logged twice counts twice: keep the first"
+    advice = "a decision that is logged twice counts twice: keep only the first"
     return [CheckLine(question, "error", count(repeated, "repeated id"), advice)]
 
 
@@ -66,7 +68,7 @@ def check_rewards(columns: LogColumns) -> list[CheckLine]:
     known = ~np.isnan(columns.reward)
     share, values = known.mean(), columns.reward[known]
     finding = f"{share:.1%} of decisions have a known reward"
-    advice = "set a default reward for decisions without one, or evaluate later; missing rewards bias every answer"
+    advice = "set a default reward, or wait until rewards have arrived; missing rewards can bias every result"
     verdict: Verdict = "ok" if share > 0.999 else "warning" if share > 0.5 else "error"
     lines = [
         CheckLine("Does every decision have a reward?", verdict, finding,
@@ -76,9 +78,11 @@ def check_rewards(columns: LogColumns) -> list[CheckLine]:
     is_low, is_high = values == values.min(initial=np.inf), values == values.max(initial=-np.inf)
     if len(values) and (is_low | is_high).all():
         rare = 0 if is_low.all() else int(min(is_low.sum(), is_high.sum()))
-        finding = f"{rare:,} of the rarer outcome (mean reward {values.mean():.4g})"
+        finding = f"{count(rare, 'reward')} of the rarer kind (mean reward {values.mean():.4g})"
         is_enough = rare >= FEW_OUTCOMES
-        advice = "" if is_enough else f"collect more: below {FEW_OUTCOMES}, drift and policies cannot be judged"
+        advice = (
+            "" if is_enough else f"collect more: with fewer than {FEW_OUTCOMES}, drift and policies cannot be judged"
+        )
         question = "Are there enough rewards of each kind?"
         lines.append(CheckLine(question, "ok" if is_enough else "warning", finding, advice))
     return lines
@@ -91,7 +95,10 @@ def check_delays(columns: LogColumns) -> list[CheckLine]:
         return []
     early = int((delay < 0.0).sum())
     if early:
-        finding, advice = f"{count(early, 'reward')} earlier than the decision", "check the clocks of both logs"
+        finding, advice = (
+            f"{count(early, 'reward')} earlier than the decision",
+            "check the clocks that recorded decisions and rewards",
+        )
         return [CheckLine("How late are rewards?", "error", finding, advice)]
     middle, late, last = (describe_seconds(float(value)) for value in np.quantile(delay, (0.5, 0.9, 1.0)))
     finding = f"half within {middle}, 90 % within {late}, all within {last}"

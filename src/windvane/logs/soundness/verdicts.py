@@ -1,4 +1,4 @@
-"""Answers to questions about a log."""
+"""The lines of a check: verdicts on questions about a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Verdict = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class CheckLine:
-    """The answer to one question: a verdict, what was seen, and what to do (empty if it is ok)."""
+    """The answer to one question: a verdict, the finding, and the advice (empty if it is ok)."""
 
     question: str
     verdict: Verdict
@@ -32,7 +32,7 @@ class ArmCheck:
 
 
 def list_names(names: Sequence[str], most: int = 5) -> str:
-    """Return the first few names."""
+    """Return a comma-separated list of the first few names."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
