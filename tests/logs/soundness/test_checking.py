@@ -209,7 +209,7 @@ def test_rows_with_and_without_offers_in_one_file(tmp_path: Path) -> None:
     assert {arm.arm: arm.offered for arm in check(read(file)).arms} == {"1": 120, "2": 120, "3": 60}
 
 
-@pytest.mark.parametrize(("late", "expected"), [(1.0, "100 of the rarer outcome"), (0.5, None)])
+@pytest.mark.parametrize(("late", "expected"), [(1.0, "100 rewards of the rarer kind"), (0.5, None)])
 def test_kinds_of_rewards_are_those_of_all_rows(late: float, expected: str | None) -> None:
     n = 110_000
     rewards = np.zeros(n)

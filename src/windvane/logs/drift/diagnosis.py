@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from windvane.logs.drift.rows import RewardedRows, read_rows
 from windvane.logs.drift.score_process import CLOSE, build_process
 from windvane.logs.drift.what_drifts import WhatDrifts, find_what_drifts
 from windvane.logs.log import Log, Progress
+from windvane.plain_data import to_plain
 
 PARTS = ("reading", "evidence", "memory", "rate", "features", "change points", "what drifts")
 CAVEAT = (
@@ -77,18 +78,14 @@ class DriftDiagnosis:
     recommendation_note: str
     caveat: str = CAVEAT
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for :func:`json.dumps`. Numbers that are not finite become None."""
-        plain: dict[str, Any] = _to_plain(dataclasses.asdict(self))
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: dicts, lists, numbers and strings. Numbers that are not finite become None."""
+        plain: dict[str, Any] = to_plain(self)
         return plain
 
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _to_plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    def to_json(self, **options: Any) -> str:
+        """Return JSON text; ``options`` are those of :func:`json.dumps`."""
+        return json.dumps(self.to_dict(), **options)
 
 
 def diagnose_drift(

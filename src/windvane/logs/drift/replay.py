@@ -140,7 +140,8 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
     """
     L = rows.schema.L
     scales = np.array(SCALES) / L
-    memories = choose_memories(rows.decisions, information, scales[0] ** 2 / rows.dim)
+    # The ladder must not depend on the rewards, or the evidence would not be valid: mu' is at most 1/4.
+    memories = choose_memories(rows.decisions, L**2 / (4.0 * rows.dim), scales[0] ** 2 / rows.dim)
     bank = FilterBank(rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=L)
     ends = divide(len(rows), BLOCKS)
     events, rounds = order_events(rows, ends)

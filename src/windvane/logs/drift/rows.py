@@ -72,8 +72,7 @@ class RewardedRows:
     @property
     def rarer(self) -> float:
         """The number of rewards of the rarer kind: the smaller of the sums of r and of 1 - r."""
-        total = float(self.reward.sum())
-        return min(total, len(self) - total)
+        return count_rarer(self.reward)
 
     @property
     def seconds_per_decision(self) -> float | None:
@@ -83,6 +82,12 @@ class RewardedRows:
     def locate(self, clock: float) -> int:
         """Return the index of the first of these rows that is not before the decision number ``clock``."""
         return min(int(np.searchsorted(self.clock, clock)), len(self) - 1)
+
+
+def count_rarer(reward: Array) -> float:
+    """Return the number of rewards of the rarer kind: the smaller of the sums of r and of 1 - r."""
+    total = float(reward.sum())
+    return min(total, len(reward) - total)
 
 
 class _Sample:

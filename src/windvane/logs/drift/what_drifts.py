@@ -12,7 +12,7 @@ from windvane.arguments import Array
 from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.rate import fit_block
 from windvane.logs.drift.replay import divide
-from windvane.logs.drift.rows import RewardedRows
+from windvane.logs.drift.rows import RewardedRows, count_rarer
 from windvane.logs.drift.score_process import CLOSE, assess_joint, holm
 
 DAY, WEEK = 86_400.0, 604_800.0
@@ -20,11 +20,10 @@ SHORTEST_CALENDAR = 2.0 * DAY  # of a log: without a second day, the hour of day
 SHORTEST_WEEKS = 2.0 * WEEK  # of a log, for weekday terms, for the same reason
 RARER_PER_TERM = 10.0  # rewards of the rarer kind per coefficient, the usual minimum of a logistic regression
 MOST_TERMS = 120  # coefficients of a test, which bounds its time
-LARGEST_DESIGN = 4e7  # numbers in the rows with added terms: 320 MB
+LARGEST_DESIGN = 1e7  # numbers in the rows with added terms, 80 MB: of a larger log, every k-th row is used
 FEWEST_PERIODS, MOST_PERIODS = 16, 64  # with a base rate of their own
 RESAMPLES = 199  # of the bootstraps
 END_SHARE = 0.25  # of the rows that are the first period, and the last
-QUANTILE = 0.95  # of the share that noise alone changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ class WhatDrifts:
     p : float
         The joint score test of one theta.
     p_beyond_base_rate : float or None
-        The same if each of ``periods`` periods has its own base rate. None if the log is too large or too small for it.
+        The same if each of ``periods`` periods has its own base rate. None if the log is too small for it.
     is_base_rate_only : bool
         Whether the joint test rejects without these base rates, and does not reject with them.
     ranking : RankingChange or None
@@ -106,14 +105,21 @@ def assess_base_rate(rows: RewardedRows, effective: float, seed: int) -> tuple[f
     """Return the p-value of the joint test if every period has its own base rate, and the number of periods."""
     n, d = rows.x.shape
     wanted = max(FEWEST_PERIODS, min(MOST_PERIODS, math.ceil(rows.decisions / effective)))
-    periods = min(wanted, int(rows.rarer // RARER_PER_TERM), max(FEWEST_PERIODS, int(LARGEST_DESIGN // n) - d))
-    if n * (d + periods) > LARGEST_DESIGN or periods < 2:
+    kept = _thin(n, d + wanted)
+    periods = min(wanted, int(count_rarer(rows.reward[kept]) // RARER_PER_TERM))
+    if periods < 2:
         return None, 0
-    period = np.searchsorted(divide(n, periods), np.arange(n), side="right")
-    design = np.zeros((n, d + periods))
-    design[:, :d] = rows.x
-    design[np.arange(n), d + period] = rows.schema.L
-    return assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed)), periods
+    x, reward = rows.x[kept], rows.reward[kept]
+    period = np.searchsorted(divide(len(x), periods), np.arange(len(x)), side="right")
+    design = np.zeros((len(x), d + periods))
+    design[:, :d] = x
+    design[np.arange(len(x)), d + period] = rows.schema.L
+    return assess_joint(design, reward, d, RESAMPLES, np.random.default_rng(seed)), periods
+
+
+def _thin(n: int, columns: int) -> slice:
+    """Return every k-th of n rows, so that the rows with ``columns`` columns are not too large."""
+    return slice(None, None, math.ceil(n * columns / LARGEST_DESIGN))
 
 
 def _find_best(thetas: Array, rows: RewardedRows) -> Array:
@@ -122,7 +128,7 @@ def _find_best(thetas: Array, rows: RewardedRows) -> Array:
     return np.asarray(np.where(rows.valid, values, -np.inf).argmax(axis=2))
 
 
-def measure_ranking(rows: RewardedRows, seed: int) -> RankingChange | None:
+def measure_ranking(rows: RewardedRows, alpha: float, seed: int) -> RankingChange | None:
     """Compare the best arms at the start and at the end of the log."""
     is_choice = rows.valid.sum(axis=1) > 1
     size = int(END_SHARE * len(rows))
@@ -138,7 +144,7 @@ def measure_ranking(rows: RewardedRows, seed: int) -> RankingChange | None:
     ]
     noise = (_find_best(drawn[0], rows) != _find_best(drawn[1], rows))[:, is_choice].mean(axis=1)
     best = _find_best(np.stack([start.theta, end.theta]), rows)[:, is_choice]
-    share, limit = float((best[0] != best[1]).mean()), float(np.quantile(noise, QUANTILE))
+    share, limit = float((best[0] != best[1]).mean()), float(np.quantile(noise, 1.0 - alpha))
     return RankingChange(
         share=share, expected=float(noise.mean()), limit=limit, offers=int(is_choice.sum()), has_changed=share > limit
     )
@@ -178,20 +184,20 @@ def assess_calendar(rows: RewardedRows, p: float, alpha: float, seed: int) -> tu
         return None, "the log has no times"
     if rows.seconds < SHORTEST_CALENDAR:
         return None, "the log is shorter than two days"
-    (n, d), (waves, names) = rows.x.shape, build_calendar(rows.time, rows.seconds)
-    count = waves.shape[1]
+    n, d = rows.x.shape
+    count = 4 if rows.seconds >= SHORTEST_WEEKS else 2
+    kept = _thin(n, d + count * (d + 1))
+    x, reward = rows.x[kept], rows.reward[kept]
+    waves, names = build_calendar(rows.time[kept], rows.seconds)
     columns = d + count * (d + 1)
-    has_interactions = (
-        columns <= MOST_TERMS and rows.rarer >= RARER_PER_TERM * columns and n * columns <= LARGEST_DESIGN
-    )
-    if not has_interactions and n * (d + count) > LARGEST_DESIGN:
-        return None, "the log is too large for the added terms"
-    parts = [rows.x, rows.schema.L * waves]
-    if has_interactions:
-        parts += [rows.x * waves[:, [k]] for k in range(count)]
-    design = np.concatenate(parts, axis=1)
-    rest = assess_joint(design, rows.reward, d, RESAMPLES, np.random.default_rng(seed))
-    fits = [fit_logistic(x, rows.reward, close=CLOSE).log_likelihood for x in (design, rows.x)]
+    has_interactions = columns <= MOST_TERMS and count_rarer(reward) >= RARER_PER_TERM * columns
+    design = np.empty((len(x), columns if has_interactions else d + count))
+    design[:, :d], design[:, d : d + count] = x, rows.schema.L * waves
+    for k in range(count if has_interactions else 0):
+        start = d + count + k * d
+        np.multiply(x, waves[:, [k]], out=design[:, start : start + d])
+    rest = assess_joint(design, reward, d, RESAMPLES, np.random.default_rng(seed))
+    fits = [fit_logistic(each, reward, close=CLOSE).log_likelihood for each in (design, x)]
     gain = 2.0 * (fits[0] - fits[1])
     p_terms = float(stats.chi2.sf(gain, design.shape[1] - d))
     explains = p <= alpha < rest and p_terms <= alpha
@@ -204,7 +210,7 @@ def find_what_drifts(
     """Find out what drifts, given the p-value ``p`` of the joint score test."""
     beyond, periods = assess_base_rate(rows, effective, seed)
     is_base = has_drift and p <= alpha and beyond is not None and beyond > alpha
-    ranking, contexts = measure_ranking(rows, seed), compare_contexts(rows, alpha)
+    ranking, contexts = measure_ranking(rows, alpha, seed), compare_contexts(rows, alpha)
     test, note = assess_calendar(rows, p, alpha, seed) if calendar else (None, "not requested")
     if not has_drift:
         summary = "No drift was seen." if p > alpha else f"The coefficients may drift: the score test has p = {p:.2g}."
