@@ -33,14 +33,15 @@ def report(folder: Folder) -> Answer:
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="One or more results folders.")],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare the others with.")] = None,
     confidence: Confidence = 0.95,
     out: Out = None,
 ) -> Answer:
     """Compare policies by paired differences of final regret, with confidence intervals.
 
     Runs are paired, since all policies see the same arms and the same random numbers in a run. Folders can be compared
-    where environment, seed and horizon are the same. With --out, the intervals are drawn into that folder.
+    where environment, seed and horizon are the same. Without --baseline, the first policy is the baseline. With --out,
+    the intervals are drawn into that folder.
 
     Examples:
       windvane compare results

@@ -137,9 +137,7 @@ def replay(
             autocompletion=complete_policy,
         ),
     ],
-    baseline: Annotated[
-        str | None, typer.Option(help="The policy to compare the others with (default: all pairs).")
-    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare the others with.")] = None,
     epsilon: Annotated[
         float, typer.Option(help="Probability of a random arm instead of the recommended one.", min=0.0, max=1.0)
     ] = 0.0,
@@ -156,6 +154,8 @@ def replay(
     report: Report = None,
 ) -> Answer:
     """Estimate what other policies would have earned, from a log with propensities.
+
+    Without --baseline, all pairs of policies are compared.
 
     Examples:
       windvane replay log.ndjson --policy AdaptiveGLMUCB --policy OFUL

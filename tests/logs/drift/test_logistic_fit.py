@@ -14,7 +14,7 @@ from windvane.logs.drift.logistic_fit import (
     means,
     pseudo_inverse,
     sandwich,
-    saturated,
+    saturate_likelihoods,
     weighted_gram,
 )
 
@@ -67,8 +67,8 @@ def test_likelihoods_of_large_logits_are_exact() -> None:
 def test_the_saturated_likelihood_is_the_largest() -> None:
     reward, z = np.array([0.0, 0.2, 0.5, 1.0]), np.linspace(-30.0, 30.0, 4001)
     best = log_likelihoods(z[:, None], reward).max(axis=0)
-    np.testing.assert_allclose(saturated(reward), best, atol=1e-4)
-    assert (saturated(reward) >= best).all()
+    np.testing.assert_allclose(saturate_likelihoods(reward), best, atol=1e-4)
+    assert (saturate_likelihoods(reward) >= best).all()
 
 
 def test_matrices() -> None:
