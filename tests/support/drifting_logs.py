@@ -9,12 +9,12 @@ from scipy import stats
 
 from windvane.arguments import Array
 from windvane.environments import BallArms, Environment
+from windvane.logs import ArrayLog, from_arrays
 from windvane.logs.drift.diagnosis import measure_information_per_decision
 from windvane.logs.drift.evidence import Evidence, weigh_evidence
 from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.replay import Replay, replay_log
 from windvane.logs.drift.rows import RewardedRows, read_rows
-from windvane.logs.log import ArrayLog, from_arrays
 from windvane.policies.base import Policy
 
 SURE = 0.001  # level of the tests of tests: one in a thousand right programs fails

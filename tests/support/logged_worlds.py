@@ -9,8 +9,8 @@ import numpy as np
 
 from support.worlds import ball
 from windvane import AdaptiveGLMUCB
+from windvane.logs import ArrayLog, from_arrays
 from windvane.logs.evaluation.log_walk import find_preferred, read_means, read_order
-from windvane.logs.log import ArrayLog, from_arrays
 
 INTERCEPT = 0.6  # the last feature; arms are within the unit ball
 LATEST = 30  # rows after which the last of the late rewards arrive

@@ -42,7 +42,7 @@ def value_forgetting(
     """
     if diagnosis.memory is None or log.schema.propensities == "none":
         return None
-    memory = min(diagnosis.memory.losses, key=lambda entry: entry.loss).memory
+    memory = diagnosis.memory.correlation_time
     if math.isinf(memory):
         return None
     policies = [

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Index, Mask
 from windvane.logs.raw import FieldColumn, RawRows
-from windvane.logs.row_problems import Problems
+from windvane.logs.row_problems import WRONG_SUM, Problems
 
 SLACK = 1e-6  # a probability may exceed 1 by the rounding of single precision
 SUM_SLACK = 1e-2  # probabilities that were rounded to three digits sum to 1 within this
@@ -114,7 +114,7 @@ def _check_probabilities(raw: RawRows, usable: Mask, problems: Problems) -> Mask
     is_partial = np.bincount(row, weights=np.isnan(p), minlength=n) > 0
     off = usable & fine & ~is_partial & (np.diff(offers.start) > 0) & ~(np.abs(sums - 1.0) <= SUM_SLACK)
     expected = "probabilities that sum to 1"
-    _report(raw, off, problems, "probabilities do not sum to 1", "probabilities", sums, expected, False)
+    _report(raw, off, problems, WRONG_SUM, "probabilities", sums, expected, False)
     entry = find_played(raw)
     own = np.where(entry < 0, np.nan, p[np.maximum(entry, 0)] if len(p) else np.nan)
     differs = usable & fine & (np.abs(own - raw.probability) > SAME)

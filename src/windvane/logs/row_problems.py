@@ -11,11 +11,9 @@ import numpy as np
 from windvane.arguments import Index
 from windvane.errors import ArgumentError, format_value
 
-REPEATED_ID, NOT_IN_ORDER = "repeated id", "not in time order"  # kinds that other modules look up
+REPEATED_ID, NOT_IN_ORDER, WRONG_SUM = "repeated id", "not in time order", "probabilities do not sum to 1"
 EXAMPLES = 5  # of each kind
-MOST_BAD = (
-    0.5  # a log with a larger share of unusable rows is refused: it was probably read with the wrong format or columns
-)
+MOST_BAD = 0.5  # a log with a larger share of unusable rows was probably read with the wrong format, and is refused
 
 
 @dataclass(frozen=True, kw_only=True)

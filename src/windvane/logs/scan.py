@@ -14,7 +14,7 @@ from windvane.errors import ArgumentError
 from windvane.logs.ordering import OrderCheck
 from windvane.logs.raw import FieldColumn, RawOffers, RawRows
 from windvane.logs.row_checks import RowRules, find_usable
-from windvane.logs.row_problems import REPEATED_ID, Problems, Verbatim
+from windvane.logs.row_problems import REPEATED_ID, WRONG_SUM, Problems, Verbatim
 
 MOST_VALUES_COUNTED = 20_000  # different strings of a field that are counted; beyond it, the rarer half is dropped
 MOST_FIELDS = 100_000
@@ -202,8 +202,9 @@ class LogScan:
 
     @property
     def has_all_probabilities(self) -> bool:
-        """Whether all usable rows have the probabilities of all arms. Known at the end."""
-        return 0 < self.rows <= int(self.with_all_probabilities[int(self.timed > 0)])
+        """Whether all usable rows have the probabilities of all arms, which sum to 1. Known at the end."""
+        has_all = 0 < self.rows <= int(self.with_all_probabilities[int(self.timed > 0)])
+        return has_all and not self.problems.count(WRONG_SUM)
 
     @property
     def mixed_fields(self) -> tuple[set[str], set[str]]:

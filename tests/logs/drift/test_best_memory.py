@@ -141,7 +141,7 @@ def test_without_drift_the_squared_displacement_is_zero_on_average() -> None:
 def test_a_faster_steady_drift_is_excluded_as_often_as_stated() -> None:
     """The drift is along a line: theta* = (1, 0) to (1, 0.8). The excluded speed is above its speed in 95 % of logs."""
     rng, n, lanes = np.random.default_rng(18), 2000, 60
-    from windvane.logs.log import from_arrays
+    from windvane.logs import from_arrays
 
     hits = 0
     for lane in range(lanes):

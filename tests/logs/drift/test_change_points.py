@@ -75,7 +75,7 @@ def test_a_change_point_has_the_place_and_the_time_of_its_row() -> None:
     past = simulate(Switches([501], [turn(0.0), turn(3.0)]), rounds=1000, lanes=1, seed=25)
     reward = past.reward[0].copy()
     reward[::7] = np.nan
-    from windvane.logs.log import from_arrays
+    from windvane.logs import from_arrays
 
     log = from_arrays(past.arms[0], past.played[0], reward, time=1e9 + 60.0 * np.arange(1000))
     (point,) = find_change_points(read_rows(log), seed=0)

@@ -17,10 +17,9 @@ from windvane.agent.features import Features
 from windvane.agent.times import parse_duration
 from windvane.environments import Arc, Static
 from windvane.errors import ArgumentError
-from windvane.logs import DriftDiagnosis, diagnose_drift
+from windvane.logs import ArrayLog, DriftDiagnosis, LogSchema, diagnose_drift, from_arrays
 from windvane.logs.drift.recommendation import format_half_life
 from windvane.logs.drift.rows import read_rows
-from windvane.logs.log import ArrayLog, LogSchema, from_arrays
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 HOUR, DAY = 3600.0, 86_400.0

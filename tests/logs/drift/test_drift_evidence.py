@@ -14,11 +14,11 @@ from windvane.arguments import Array
 from windvane.environments import Arc, Static
 from windvane.estimation.filters import FilterBank
 from windvane.kernels.prequential import BOTH, LEARN, SCORE
+from windvane.logs import from_arrays
 from windvane.logs.drift.evidence import DRIFT, NO_DRIFT, UNKNOWN, find_refusal
 from windvane.logs.drift.logistic_fit import log_likelihoods
 from windvane.logs.drift.replay import choose_memories, log_mean, order_events, replay_log
 from windvane.logs.drift.rows import read_rows
-from windvane.logs.log import from_arrays
 
 ALPHA = 0.05
 

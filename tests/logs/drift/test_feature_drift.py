@@ -102,7 +102,7 @@ def test_holm() -> None:
 
 def test_the_feature_that_drifts_is_named() -> None:
     rng, n = np.random.default_rng(4), 3000
-    from windvane.logs.log import from_arrays
+    from windvane.logs import from_arrays
 
     x = rng.uniform(-1.0, 1.0, size=(n, 3))
     z = x @ [1.0, -1.0, 0.0] + 3.0 * x[:, 2] * np.arange(n) / n

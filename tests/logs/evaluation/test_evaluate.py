@@ -11,11 +11,10 @@ import pytest
 from support.logged_worlds import WrittenLogs, write_logs
 from windvane import OFUL
 from windvane.errors import ArgumentError, WindvaneError
-from windvane.logs import Evaluation, evaluate
+from windvane.logs import ArrayLog, Evaluation, evaluate
 from windvane.logs.evaluation import log_walk
 from windvane.logs.evaluation.contenders import derive_seed, list_contenders
 from windvane.logs.evaluation.estimates import Estimate
-from windvane.logs.log import ArrayLog
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +238,7 @@ def test_missing_rewards_and_probabilities_are_counted(logs: WrittenLogs) -> Non
     assert (found.log.without_reward, found.log.without_propensity, found.log.evaluated) == (100, 60, 1040)
     caveat = found.policies[0].recommendations.value.caveat
     assert "without a reward are left out" in caveat
-    assert "without a probability are left out" in caveat
+    assert "without a propensity are left out" in caveat
 
 
 def test_a_range_that_was_only_seen_is_a_caveat(logs: WrittenLogs) -> None:
@@ -256,7 +255,7 @@ def test_an_empty_interval_is_refused(logs: WrittenLogs) -> None:
     p = np.full(1200, 0.125)  # of each of four arms that were played uniformly
     uniform = write_logs(lanes=1, rows=1200, epsilon=1.0, logger="fixed", level=0.3, seed=20)
     found = evaluate(uniform.log(0, has_all=False, propensity=p, floor=0.125), ["UniformRandom", "OFUL"])
-    assert "the probabilities are wrong" in found.answer
+    assert "the propensities are wrong" in found.answer
     assert found["UniformRandom"].recommendations.checkpoints[-1].value is None
     assert all(comparison.difference.value is None for comparison in found.comparisons)
     for estimate in list_estimates(found):

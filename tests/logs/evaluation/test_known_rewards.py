@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from windvane.environments import LabelledStream
-from windvane.logs import evaluate, from_arrays
+from windvane.logs import ArrayLog, evaluate, from_arrays
 from windvane.logs.evaluation.contenders import build_contender, list_contenders
-from windvane.logs.log import ArrayLog
 
 SHARED = next(
     (p / "shared" / "data" for p in Path(__file__).resolve().parents if (p / "shared" / "data").is_dir()), None

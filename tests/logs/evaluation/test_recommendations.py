@@ -11,12 +11,11 @@ from naive.off_policy import NaiveEvaluation
 from support.logged_worlds import follow, write_logs
 from windvane import DLinUCB, UniformRandom, get_policy
 from windvane.errors import ArgumentError
-from windvane.logs import evaluate
+from windvane.logs import ArrayLog, evaluate
 from windvane.logs.evaluation.contenders import build_contender, list_contenders
 from windvane.logs.evaluation.recommendations import THRESHOLD
 from windvane.logs.evaluation.scores import choose_limits
 from windvane.logs.evaluation.tracks import build_reward_model
-from windvane.logs.log import ArrayLog
 from windvane.policies.registry import POLICIES
 
 ROWS = 500

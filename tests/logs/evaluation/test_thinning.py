@@ -11,12 +11,11 @@ from scipy import stats
 
 from support.logged_worlds import LATEST, WrittenLogs, write_logs
 from windvane.errors import ArgumentError
-from windvane.logs import evaluate, from_arrays
+from windvane.logs import ArrayLog, evaluate, from_arrays
 from windvane.logs.evaluation.contenders import build_contender, list_contenders
 from windvane.logs.evaluation.survey import survey_log
 from windvane.logs.evaluation.thinning import Coins, choose_shares
 from windvane.logs.evaluation.tracks import ReplayPlan, Tracks, replay_policy
-from windvane.logs.log import ArrayLog
 
 LEVEL = 1e-4  # of the tests of chance
 

@@ -100,3 +100,21 @@ def test_names_of_arms() -> None:
 def test_nested_features() -> None:
     nested = {"n": 0, "off": False, "none": None, "list": [1.5, "word", None, [2]], "deep": {"deeper": {"x": "y"}}}
     assert flatten(nested) == {"n": 0, "list|0": 2, "list|word": 1.0, "deeper|x": "y"}
+
+
+def test_probabilities_that_do_not_sum_to_1_are_not_used_for_other_arms(tmp_path) -> None:
+    """The probability of the arm that was played may still be right."""
+    lines = []
+    for i in range(6):
+        p = [0.25, 0.25] if i == 3 else [0.5, 0.5]
+        multi = [{"_tag": name, "f": {"x": 1}} for name in ("a", "b")]
+        lines.append(
+            {"_label_cost": -(i % 2), "_label_probability": 0.5, "_label_Action": 1, "_labelIndex": 0,
+             "EventId": str(i), "a": [1, 2], "p": p, "c": {"_multi": multi}}
+        )  # fmt: skip
+    path = tmp_path / "log.json"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    log = read(path)
+    assert log.problems.count("probabilities do not sum to 1") == 1
+    assert (log.schema.propensities, log.schema.floor) == ("played arm", None)
+    assert next(log.batches()).probabilities is None

@@ -50,10 +50,10 @@ class BestMemory:
         Decisions after which a reward has lost half of its information, log(1/2) / log(gamma).
     half_life_seconds, half_life_seconds_low, half_life_seconds_high : float or None
         The same in seconds, at the mean pace of the log. None if the log has no times.
-    correlation_half_life : float
-        Decisions after which the correlation of theta* with its old value is 1/2, for the shortest memory that is not
-        significantly worse than any other when the scale is unknown. This is what ``half_life`` means for the default
-        policy of an agent.
+    correlation_time, correlation_half_life : float
+        The shortest memory of an expert that is not significantly worse than any other when the scale is unknown, in
+        decisions, and the decisions after which the correlation of theta* with its old value is then 1/2. The latter
+        is what ``half_life`` means for the default policy of an agent.
     losses : tuple of MemoryLoss
         The mean loss per reward of every memory.
     """
@@ -70,6 +70,7 @@ class BestMemory:
     half_life_seconds: float | None
     half_life_seconds_low: float | None
     half_life_seconds_high: float | None
+    correlation_time: float
     correlation_half_life: float
     losses: tuple[MemoryLoss, ...]
 
@@ -175,7 +176,7 @@ def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
         gamma=gammas[0], gamma_low=gammas[1], gamma_high=gammas[2],
         half_life=half_lives[0], half_life_low=half_lives[1], half_life_high=half_lives[2],
         half_life_seconds=seconds[0], half_life_seconds_low=seconds[1], half_life_seconds_high=seconds[2],
-        correlation_half_life=to_half_life(preferred), losses=table,
+        correlation_time=preferred, correlation_half_life=to_half_life(preferred), losses=table,
     )  # fmt: skip
 
 

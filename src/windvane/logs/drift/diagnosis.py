@@ -120,7 +120,7 @@ def diagnose_drift(
 
     Examples
     --------
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> diagnose_drift(from_arrays([[[1.0], [0.5]]] * 30, [0, 1] * 15, [1.0, 0.0] * 15)).answer
     'Cannot be answered, because the log has 30 rewards, and at least 200 are needed.'
     """

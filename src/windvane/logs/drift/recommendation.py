@@ -38,7 +38,7 @@ def describe_vectors(schema: LogSchema) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> describe_vectors(from_arrays([[[3.0, 4.0]]], [0], [1.0]).schema)
     {'dim': 2, 'L': 5.0}
     """
@@ -80,10 +80,11 @@ def explain(settings: dict[str, Any], memory: BestMemory | None, schema: LogSche
 
 def _explain_memory(settings: dict[str, Any], memory: BestMemory | None) -> str:
     if "half_life" in settings and memory is not None:
+        averaged = next(entry.effective for entry in memory.losses if entry.memory == memory.correlation_time)
         return (
             "half_life is not the half-life of a reward's information. For the default policy it is the time after "
             "which the correlation of theta* with its old value is 1/2; with this setting, the policy averages over "
-            f"about {memory.effective:,.0f} decisions. For a policy with a discount, use gamma={memory.gamma:.6g}."
+            f"about {averaged:,.0f} decisions. For a policy with a discount, use gamma={memory.gamma:.6g}."
         )
     if "gamma" in settings:
         return "gamma=1 never forgets: the log excludes memories shorter than half of its length."

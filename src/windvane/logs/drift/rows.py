@@ -132,7 +132,7 @@ def read_rows(log: Log) -> RewardedRows:
 
     Examples
     --------
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> rows = read_rows(from_arrays([[[1.0], [2.0]]] * 3, [0, 1, 0], [1.0, float("nan"), 0.0]))
     >>> rows.x.ravel().tolist(), rows.clock.tolist(), rows.decisions
     ([1.0, 1.0], [1.0, 3.0], 3.0)

@@ -55,7 +55,7 @@ class LogWalk:
     Examples
     --------
     >>> from windvane import UniformRandom
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> log = from_arrays(np.eye(2)[None].repeat(3, axis=0), [0, 1, 0], [1.0, 0.0, 1.0], propensity=[0.5] * 3)
     >>> walk = LogWalk(UniformRandom(dim=2), 1, 1, read_order)
     >>> [walk.add(batch, np.ones((3, 1), dtype=bool))[1].tolist() for batch in log.batches()]

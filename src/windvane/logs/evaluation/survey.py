@@ -56,7 +56,7 @@ def survey_log(log: Log) -> Survey:
 
     Examples
     --------
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> log = from_arrays(np.eye(2)[None].repeat(3, axis=0), [0, 1, 0], [1.0, 0.0, np.nan], propensity=[0.5] * 3)
     >>> survey = survey_log(log)
     >>> survey.rows, survey.evaluated, survey.without_reward

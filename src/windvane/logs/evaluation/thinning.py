@@ -84,7 +84,7 @@ class Coins:
 
     Examples
     --------
-    >>> from windvane.logs.log import from_arrays
+    >>> from windvane.logs import from_arrays
     >>> log = from_arrays(np.eye(2)[None].repeat(4, axis=0), [0, 1, 0, 1], [1.0] * 4, propensity=[0.5] * 4)
     >>> [Coins(0, (0.5, 0.25), 1.0).toss(batch)[:, 0].all() for batch in log.batches()]
     [np.True_]

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from windvane.arguments import Array
+from windvane.logs.row_checks import SUM_SLACK
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, count, list_names
 
 LEVEL = 0.01  # of each test: a sound log fails it with probability 1 %
 FEWEST_PLAYS = 20  # plays of an arm below which the normal approximation of its test is poor
-SUM_ERROR = 1e-3  # by which probabilities may miss the sum 1: they are often stored with four digits
 SMALL_SAMPLE = 100.0  # effective decisions: a standard error of at most 0.05 for a mean of clicks
 
 
@@ -47,7 +47,7 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
         lines.append(CheckLine(question, "ok", finding))
     total = columns.total_probability
     if total is not None:
-        wrong = int((np.abs(total - 1.0) > SUM_ERROR).sum())
+        wrong = int((np.abs(total - 1.0) > SUM_SLACK).sum())
         finding = f"not in {count(wrong, 'row')}" if wrong else "yes"
         advice = "correct the logged probabilities" if wrong else ""
         question = "Do the probabilities of all arms add up to 1?"
