@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from support.commands import fails, windvane_command
 from support.log_files import ARMS, write_clicks
+from support.server import run_command
 
 COLUMNS = "--time when --arm banner --reward clicked --propensity p --id id"
 
@@ -24,9 +27,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(line: str, folder: Path, code: int = 0) -> tuple[dict, str]:
-    """Run a command twice: its JSON, and its text."""
-    document = json.loads(windvane_command(f"{line} --json", folder, code).stdout)
-    return document["result"], windvane_command(line, folder, code).stdout
+    """Run a command twice, in this process: its JSON, and its text."""
+    texts = []
+    with contextlib.chdir(folder):
+        for words in (["--json"], []):
+            done = run_command(*shlex.split(line), *words)
+            assert (done.returncode, done.stderr) == (code, ""), done
+            texts.append(done.stdout)
+    return json.loads(texts[0])["result"], texts[1]
 
 
 def test_check(folder: Path) -> None:
@@ -127,9 +135,10 @@ def test_wrong_input_is_one_line(folder: Path, line: str, mentions: list[str]) -
 
 def test_the_log_of_the_demo_is_analysed_end_to_end(tmp_path: Path) -> None:
     windvane_command("demo --seconds 6 --no-open --export log.ndjson", tmp_path)
-    checked, _ = run("check log.ndjson", tmp_path)
-    assert checked["verdict"] in ("ok", "warning")  # a short log may have a rare arm
+    with contextlib.chdir(tmp_path):  # its tests of propensities fail once in a hundred logs
+        checked = json.loads(run_command("check", "log.ndjson", "--json").stdout)["result"]
     assert checked["rows"] > 100
+    assert not checked["problems"]
     document, _ = run("drift log.ndjson", tmp_path)
     assert document["diagnosis"]["verdict"] in ("drift", "no drift seen", "cannot be answered")
     evaluation, _ = run("replay log.ndjson --policy AdaptiveGLMUCB --policy UniformRandom", tmp_path)

@@ -16,7 +16,7 @@ from scipy.stats import binom, norm
 
 from windvane.logs import ArrayLog, check, from_arrays, read
 from windvane.logs.soundness.checking import LogCheck
-from windvane.logs.soundness.propensity_questions import FEWEST_PLAYS, LEVEL
+from windvane.logs.soundness.propensity_questions import FEWEST_EXPECTED, LEVEL
 
 K = 4
 
@@ -54,8 +54,8 @@ def test_a_sound_log_is_sound() -> None:
 @pytest.mark.parametrize("question", ["Are propensities right on average?", "Are propensities right for each arm?"])
 def test_right_propensities_are_rarely_doubted_though_the_policy_learns(question: str) -> None:
     """The tests hold their level on adaptive logs: the number of false alarms is binomial with at most that rate."""
-    logs = 150
-    alarms = sum(verdict_of(check(simulate(seed, 400)), question) != "ok" for seed in range(logs))
+    logs = 150  # of 700 rows, with a smallest propensity of 0.05 or more
+    alarms = sum(verdict_of(check(simulate(seed, 700)), question) != "ok" for seed in range(logs))
     assert binom.sf(alarms - 1, logs, LEVEL) > 0.001, alarms
 
 
@@ -100,11 +100,24 @@ def test_the_interval_of_an_arm_is_that_of_its_mean() -> None:
         )
 
 
-def test_an_arm_with_few_plays_is_not_tested() -> None:
-    n = 200
-    played = [1] * (FEWEST_PLAYS - 1) + [0] * (n - FEWEST_PLAYS + 1)
-    log = from_arrays(np.broadcast_to(np.eye(2), (n, 2, 2)), played, [0.0, 1.0] * (n // 2), propensity=[0.5] * n)
-    assert [math.isnan(arm.low) for arm in check(log).arms] == [False, True]
+@pytest.mark.parametrize("is_long", [False, True])
+def test_arms_are_tested_if_they_are_expected_often_enough(is_long: bool) -> None:
+    n = 2 * int(2 * FEWEST_EXPECTED / 2) if is_long else 2 * int(FEWEST_EXPECTED) - 2
+    log = from_arrays(np.broadcast_to(np.eye(2), (n, 2, 2)), [0, 1] * (n // 2), [0.0] * n, propensity=[0.5] * n)
+    assert [math.isnan(arm.low) for arm in check(log).arms] == [not is_long] * 2
+
+
+def test_rare_exploration_of_many_arms_gives_no_false_alarm() -> None:
+    """Weights of 80 and of 1.1: the log of a greedy policy with epsilon 0.1 and 8 arms, of length 3000."""
+    alarms, logs, rng = 0, 100, np.random.default_rng(8)
+    p = np.full(8, 0.0125)
+    p[0] += 0.9
+    arms = np.broadcast_to(np.eye(8), (3000, 8, 8))
+    for _ in range(logs):
+        played = rng.choice(8, size=3000, p=p)
+        log = from_arrays(arms, played, rng.random(3000) < 0.3, propensity=p[played])
+        alarms += any(line.verdict == "error" for line in check(log).lines)
+    assert binom.sf(alarms - 1, logs, 2 * LEVEL) > 0.001, alarms
 
 
 @pytest.mark.parametrize(
