@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -52,7 +53,7 @@ def test_a_log_that_is_not_sound_fails_the_check(folder: Path) -> None:
     (folder / "doubled.csv").write_text("\n".join(doubled))
     result, text = run(f"check doubled.csv {COLUMNS}", folder, code=1)
     assert result["verdict"] == "error"
-    assert text.startswith("The log is not sound: 3,000 repeated ids")
+    assert text.startswith("The log is not sound. Is every id unique? 3,000 repeated ids")
 
 
 def test_drift(folder: Path) -> None:
@@ -113,6 +114,39 @@ def test_deterministic_logs_are_refused(folder: Path) -> None:
     result, text = run(f"replay greedy.csv {COLUMNS} --policy OFUL --estimands recommendations,thinning", folder)
     assert text.startswith("Cannot be answered, because")
     assert result["policies"][0]["recommendations"]["value"]["value"] is None
+
+
+def test_values_of_a_log_with_wrong_propensities_come_with_a_warning(folder: Path) -> None:
+    rows = [f"{i},{'ab'[i % 10 > 2]},{i % 3 % 2},0.5" for i in range(1000)]
+    (folder / "wrong.csv").write_text("\n".join(["time,arm,reward,propensity", *rows]))
+    line = "replay wrong.csv --policy UniformRandom --estimands recommendations"
+    document = json.loads(windvane_command(f"{line} --json", folder).stdout)
+    assert document["check"]["verdict"] == "error"
+    assert "Are propensities right for each arm?" in document["check"]["answer"]
+    text = windvane_command(line, folder).stdout
+    assert text.splitlines()[2] == "The log is not sound, so do not trust the values below"
+    _, sound = run(f"replay clicks.csv {COLUMNS} --policy UniformRandom --estimands recommendations", folder)
+    assert "not sound" not in sound
+
+
+def test_names_of_arms_do_not_control_the_terminal(folder: Path) -> None:
+    rows = [f"{i},\x1b]0;title\x07{i % 10 > 2},{i % 3 % 2},0.5" for i in range(1000)]
+    (folder / "escapes.csv").write_text("\n".join(["time,arm,reward,propensity", *rows]))
+    text = windvane_command("check escapes.csv", folder, code=1).stdout
+    assert "\\x1b]0;title\\x07" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("command", ["check", "drift", "replay --policy OFUL"])
+def test_a_report_replaces_neither_the_log_nor_a_folder_nor_a_device(folder: Path, command: str) -> None:
+    before = (folder / "clicks.csv").read_bytes()
+    (folder / "a_folder").mkdir(exist_ok=True)
+    (folder / "a_pipe").unlink(missing_ok=True)
+    os.mkfifo(folder / "a_pipe")
+    for target in ("clicks.csv", "a_folder", "a_pipe"):
+        fails(f"{command} clicks.csv {COLUMNS} --report {target}", folder, "`report`", target)
+    assert (folder / "clicks.csv").read_bytes() == before
+    assert (folder / "a_pipe").is_fifo()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import category
 
 import rich.table
 from rich.console import Console
@@ -21,6 +22,8 @@ from windvane.plain_data import to_plain
 
 PATIENCE = 2.0  # seconds after which progress is shown
 DRAWING = "drawing figures and writing the report"
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, format, surrogates, separators
+HARMLESS = "\n\t\u200d"  # the last one joins emoji
 PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
 
@@ -35,12 +38,14 @@ class Table(NamedTuple):
     def print(self) -> None:
         """Print the table on stdout."""
         if self.title:  # not as the title of the table, which is broken to its width
-            _stdout().print(self.title, markup=False, style="italic")
+            _stdout().print(printable(self.title), markup=False, style="italic")
         table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for i, column in enumerate(self.columns):
-            table.add_column(Text(column), justify="left" if i < self.left else "right", no_wrap=i >= self.left)
+            table.add_column(
+                Text(printable(column)), justify="left" if i < self.left else "right", no_wrap=i >= self.left
+            )
         for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         _stdout().print(table)
 
 
@@ -52,7 +57,7 @@ class Note(NamedTuple):
 
     def print(self) -> None:
         """Print the note on stdout."""
-        _stdout().print(self.text, markup=False, style=self.style)
+        _stdout().print(printable(self.text), markup=False, style=self.style)
 
 
 Blocks = Sequence[str | Table | Note]
@@ -73,7 +78,7 @@ class Answer(NamedTuple):
             return self.code
         for block in self.blocks:
             if isinstance(block, str):
-                _stdout().print(block, markup=False, soft_wrap=True)
+                _stdout().print(printable(block), markup=False, soft_wrap=True)
             else:
                 block.print()
         return self.code
@@ -93,6 +98,16 @@ def remark(text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a document to a file, for people to read."""
     write_atomically(path, (json.dumps(to_plain(document), indent=2) + "\n").encode())
+
+
+def printable(text: str) -> str:
+    r"""Return a text whose control and invisible characters are written as escapes, such as \x1b.
+
+    Names of arms and other texts from logs would otherwise control the terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(repr(c)[1:-1] if category(c) in HIDDEN and c not in HARMLESS else c for c in text)
 
 
 def number(value: float | None, digits: int | None = 1) -> str:

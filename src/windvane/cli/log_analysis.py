@@ -11,6 +11,7 @@ import typer
 
 from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
 from windvane.cli.options import OUTPUT, Jobs, Seed, complete_policy, list_chosen, split_names
+from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
     from windvane.logs.file_log import FileLog
@@ -101,10 +102,11 @@ def check(source: LogSource, log: File, report: Report = None) -> Answer:
     from windvane.logs import check as check_log
     from windvane.logs.report.check_page import describe_check
 
+    target = _choose_target(report, log, "check")
     rows = source.read(log)
     result = check_log(rows)
     page = describe_check(result, source=str(log), facts=_list_facts(rows))
-    return _publish(page, result, report or Path(f"{log.stem}-check.html"), int(result.verdict == "error"))
+    return _publish(page, result, target, int(result.verdict == "error"))
 
 
 def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, report: Report = None) -> Answer:
@@ -117,13 +119,13 @@ def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, rep
     from windvane.logs import diagnose_drift, value_forgetting
     from windvane.logs.report.drift_page import describe_drift
 
+    target = _choose_target(report, log, "drift")
     rows = source.read(log)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
         bar(1, text="value of forgetting")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
     page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value)
-    target = report or Path(f"{log.stem}-drift.html")
     return _publish(page, {"diagnosis": result, "value_of_forgetting": value}, target)
 
 
@@ -162,9 +164,11 @@ def replay(
       windvane replay log.ndjson --policy OFUL --policy "BVD-GLM-UCB(gamma=0.99)" --baseline OFUL
       windvane replay log.ndjson --policy my_module:MyPolicy --estimands recommendations
     """
+    from windvane.logs import check as check_log
     from windvane.logs import evaluate
     from windvane.logs.report.replay_page import describe_evaluation
 
+    target = _choose_target(report, log, "replay")
     rows = source.read(log)
     with ProgressBar("evaluating policies", "steps") as progress:
         result = evaluate(
@@ -179,11 +183,25 @@ def replay(
             jobs=jobs,
             progress=progress,
         )
-    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows))
-    return _publish(page, result, report or Path(f"{log.stem}-replay.html"))
+    with ProgressBar("checking the log"):
+        soundness = check_log(rows)
+    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), soundness=soundness)
+    return _publish(page, result, target, check={"verdict": soundness.verdict, "answer": soundness.answer})
 
 
-def _publish(page: LogPage, result: Any, target: Path, code: int = 0) -> Answer:
+def _choose_target(report: Path | None, log: Path, command: str) -> Path:
+    """Return the path of the page, before any work is done for it; neither the log nor a device is replaced."""
+    target = report or Path(f"{log.stem}-{command}.html")
+    if target.exists():
+        if not target.is_file():
+            got = "a folder" if target.is_dir() else "a device or a pipe"
+            raise ArgumentError("report", str(target), "the path of a file", got=got, where=str(target))
+        if log.exists() and target.samefile(log):
+            raise ArgumentError("report", str(target), "another file than the log")
+    return target
+
+
+def _publish(page: LogPage, result: Any, target: Path, code: int = 0, **more: Any) -> Answer:
     """Write the report, and return what to print: the answer, the tables, and the path of the report."""
     from windvane.logs.report.pages import write_page
 
@@ -193,7 +211,7 @@ def _publish(page: LogPage, result: Any, target: Path, code: int = 0) -> Answer:
     for section in page.sections:
         if section.is_printed:
             blocks += _print_section(section.title, section.table, section.lines, section.code)
-    return Answer({"result": result, "report": target}, [*blocks, "", f"report: {target}"], code)
+    return Answer({"result": result, **more, "report": target}, [*blocks, "", f"report: {target}"], code)
 
 
 def _print_section(title: str, table: Any, lines: Sequence[str], code: str) -> Blocks:

@@ -223,7 +223,9 @@ def find_what_drifts(
             f"; the best arm changed in {100 * ranking.share:.0f} % of offers (by noise alone: "
             f"{100 * ranking.expected:.0f} %)")  # fmt: skip
         clock = f"; {' and '.join(test.terms)} can explain the drift" if test is not None and test.explains else ""
-        summary = f"{moves[0].upper()}{moves[1:]}{order}{clock}."
+        shifted = [shift.name for shift in contexts if shift.has_shifted]
+        doubt = f" Contexts shift, too ({', '.join(shifted[:5])}): if the model is wrong, that alone looks like drift."
+        summary = f"{moves[0].upper()}{moves[1:]}{order}{clock}.{doubt if shifted else ''}"
     return WhatDrifts(
         summary=summary, p=p, p_beyond_base_rate=beyond, periods=periods, is_base_rate_only=is_base, ranking=ranking,
         contexts=contexts, calendar=test, calendar_note=note,

@@ -10,7 +10,7 @@ CANNOT = "Cannot be answered, because {}."
 
 
 def format_number(value: float) -> str:
-    """Return a mean reward with three significant digits, without an exponent.
+    """Return a mean reward with three significant digits, without an exponent unless it is huge or tiny.
 
     Examples
     --------
@@ -18,7 +18,9 @@ def format_number(value: float) -> str:
     ('0.0615', '12.0')
     """
     text = f"{value:#.3g}"
-    return f"{value:.0f}" if "e" in text else text.rstrip(".")
+    if "e" not in text:
+        return text.rstrip(".")
+    return f"{value:.0f}" if 1.0 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def phrase_answer(

@@ -35,7 +35,8 @@ def read_header(path: Path) -> tuple[list[str], str]:
         names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
     except csv.Error as error:
         expected = "a CSV file whose first line names the columns"
-        raise ArgumentError("path", str(path), expected, where=str(path), hint=str(error)) from None
+        hint = "lines end with a carriage return only; they must end with a line feed" if "\r" in line else str(error)
+        raise ArgumentError("path", str(path), expected, where=str(path), hint=hint) from None
     named = [name for name in names if name]
     if repeated := [name for name in dict.fromkeys(named) if named.count(name) > 1]:
         expected = "a CSV file whose columns have different names"

@@ -23,6 +23,13 @@ FORMATS: tuple[str, ...] = get_args(Format)
 LOOK = 50  # lines that are inspected
 VW_LINE = re.compile(r"\s*(shared\b[^|]*|[0-9]+:[^|]*|[^|,]*)\|")
 EVENT_COLUMNS = {"number", "kind", "decision", "outcome", "request"}
+FOREIGN = {  # files that begin like this are no logs, but may hold one
+    b"\x1f\x8b": ("a file compressed with gzip", "decompress it first"),
+    b"PK\x03\x04": ("a ZIP archive or an Excel workbook", "unpack it, or save the sheet as CSV"),
+    b"\x28\xb5\x2f\xfd": ("a file compressed with Zstandard", "decompress it first"),
+    b"\xff\xfe": ("a text in UTF-16", "save it in UTF-8"),
+    b"\xfe\xff": ("a text in UTF-16", "save it in UTF-8"),
+}
 DSJSON_KEYS = ("_label_cost", "_labelIndex", "_label_Action", "RewardValue", "EventId")
 
 
@@ -32,6 +39,11 @@ def detect_format(path: Path) -> str:
         return "windvane" if set(read_names(path)[0]) >= EVENT_COLUMNS else "table"
     skipped = Problems()
     with open_file(path) as file:
+        start = file.read(4)
+        for magic, (got, hint) in FOREIGN.items():
+            if start.startswith(magic):
+                raise ArgumentError("path", str(path), "a log", got=got, where=str(path), hint=hint)
+        file.seek(0)
         lines = [text for _, text in islice(read_lines(file, skipped), LOOK) if text.strip()]
     if not lines:
         got = "a file that is not text" if len(skipped) else "an empty file"

@@ -66,10 +66,14 @@ def read_stamp(path: Path) -> tuple[int, int]:
 def open_file(path: Path, argument: str = "path") -> BinaryIO:
     """Open a file for reading, or raise ``ArgumentError`` with the reason."""
     try:
-        return path.open("rb")
+        is_stream = path.exists() and not path.is_file() and not path.is_dir()  # a pipe would wait for its writer
+        if not is_stream:
+            return path.open("rb")
     except (OSError, ValueError) as error:  # a ValueError: the path holds a NUL
         reason = getattr(error, "strerror", None) or str(error)
         raise ArgumentError(argument, str(path), "a file that can be read", hint=reason) from None
+    hint = "a log is read more than once: write it to a file first"
+    raise ArgumentError(argument, str(path), "a file", got="a pipe or a device", where=str(path), hint=hint)
 
 
 def read_lines(file: BinaryIO, problems: Problems) -> Iterator[tuple[int, str]]:

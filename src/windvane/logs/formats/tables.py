@@ -60,11 +60,15 @@ class TableReader(Reader):
         for name in fields or ():
             if name not in others:
                 self._check_column(("features", name), name)
+            if name in (self.roles["reward"], self.roles.get("reward_time")):
+                hint = "a context is known before the decision"
+                raise ArgumentError("features", name, "columns other than those of the reward", hint=hint)
         chosen = [name for name in self.names if name not in used] if fields is None else fields
         self.fields = [name for name in chosen if name and name in self.names]
 
     def _find_roles(self, roles: Mapping[str, str | None]) -> dict[str, str]:
-        found = {role: role for role in ROLES if role in self.names}
+        spellings = [(role, name) for role in ROLES for name in (role.replace("_", "-"), role)]  # as an option, or here
+        found = {role: name for role, name in spellings if name in self.names}
         found |= {role: name for role, name in roles.items() if name is not None}
         for role, name in found.items():
             self._check_column(role, name)
@@ -73,6 +77,8 @@ class TableReader(Reader):
                 known = textwrap.shorten(", ".join(self.names), LONGEST_LIST, placeholder=" ...")
                 expected = f"the name of a column of {self.path}: {known}"
                 raise ArgumentError(role, None, expected, got="nothing")
+        if found["reward"] in (found["arm"], found.get("propensity")):
+            raise ArgumentError("reward", found["reward"], "another column than the arm and the propensity")
         return found
 
     def _check_column(self, argument: str | tuple[str, ...], name: Any) -> None:

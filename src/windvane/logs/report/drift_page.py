@@ -13,7 +13,7 @@ from windvane.agent.memory import describe_seconds
 from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip, Ticks
 from windvane.lab.figures.style import BETTER, INK, PALETTE, WORSE
 from windvane.logs.drift.diagnosis import DriftDiagnosis
-from windvane.logs.drift.evidence import UNKNOWN
+from windvane.logs.drift.evidence import DRIFT, UNKNOWN
 from windvane.logs.drift.feature_drift import FeatureDrift
 from windvane.logs.evaluation.estimates import PolicyComparison
 from windvane.logs.log import LogSchema
@@ -22,6 +22,7 @@ from windvane.logs.report.time_axis import TimeAxis
 
 MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more lines are hard to distinguish
 NEVER = "never"
+NO_DRIFT_NOTE = "No drift was seen, so do not set this memory: it is only the one that happened to predict best."
 
 
 def describe_drift(
@@ -108,7 +109,7 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
             ["log loss due to never forgetting (nats per 1,000 rewards)",
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
-    lines = []
+    lines = [] if diagnosis.verdict == DRIFT else [NO_DRIFT_NOTE]
     if value is not None:
         worth = value.difference
         ends = [worth.value, worth.low, worth.high]

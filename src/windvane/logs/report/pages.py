@@ -79,5 +79,5 @@ def write_page(page: LogPage, target: Path) -> Path:
         style=read_asset("report.css"),
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text.encode())
+    write_atomically(target, text.encode(errors="backslashreplace"))  # a JSON log may hold lone surrogates
     return target

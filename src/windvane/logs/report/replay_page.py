@@ -12,16 +12,21 @@ from windvane.lab.figures.style import INK, PALETTE
 from windvane.logs.evaluation.estimates import Estimate, Evaluation, PolicyEvaluation, RecommendationsResult
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.report.time_axis import TimeAxis
+from windvane.logs.soundness.checking import LogCheck
 
 UNKNOWN = "–"
 
 
-def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[str, str]) -> LogPage:
-    """Return the report of an evaluation."""
+def describe_evaluation(
+    evaluation: Evaluation, *, has_times: bool, facts: dict[str, str], soundness: LogCheck | None = None
+) -> LogPage:
+    """Return the report of an evaluation. ``soundness``: the check of the log, on which all values rely."""
     is_answered = any(
         policy.recommendations and policy.recommendations.value.is_answered for policy in evaluation.policies
     )
+    is_unsound = soundness is not None and soundness.verdict == "error"
     sections = [
+        _describe_errors(soundness) if soundness is not None and is_unsound else None,
         _describe_recommendations(evaluation, has_times),
         *_describe_comparisons(evaluation),
         *_describe_variants(evaluation),
@@ -33,7 +38,7 @@ def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[
     return LogPage(
         heading=f"What would other policies have earned? {evaluation.log.source}",
         answer=evaluation.answer,
-        tone="ok" if is_answered else "warning",
+        tone="ok" if is_answered and not is_unsound else "warning",
         sections=[section for section in sections if section is not None],
         facts={
             **facts,
@@ -41,6 +46,12 @@ def describe_evaluation(evaluation: Evaluation, *, has_times: bool, facts: dict[
             "Seed": str(evaluation.seed),
         },
     )
+
+
+def _describe_errors(soundness: LogCheck) -> Section:
+    """Return why the values cannot be trusted."""
+    errors = [f"{line.question} {line.finding}: {line.advice}" for line in soundness.lines if line.verdict == "error"]
+    return Section("The log is not sound, so do not trust the values below", errors)
 
 
 def format_estimate(estimate: Estimate) -> str:

@@ -117,8 +117,8 @@ def _answer(worst: Verdict, lines: Sequence[CheckLine], columns: LogColumns) -> 
     if worst == "ok":
         return f"The log is sound: {size}, no problems found."
     bad = [line for line in lines if line.verdict == worst]
-    first = bad[0].finding
-    more = f"; and {count(len(bad) - 1, 'more ' + worst)}" if len(bad) > 1 else ""
+    first = f"{bad[0].question} {bad[0].finding[:1].upper()}{bad[0].finding[1:]}"
+    more = f" (and {count(len(bad) - 1, 'more ' + worst)})" if len(bad) > 1 else ""
     if worst == "error":
-        return f"The log is not sound: {first}{more}."
-    return f"The log is usable, with warnings ({size}): {first}{more}."
+        return f"The log is not sound. {first}{more}."
+    return f"The log is usable, with warnings ({size}). {first}{more}."

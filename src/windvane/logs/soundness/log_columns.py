@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, Index, Mask
+from windvane.arguments import LARGEST, Array, Index, Mask
 from windvane.logs.file_log import FileLog
 from windvane.logs.log import Log
 from windvane.logs.raw import RawRows
@@ -43,7 +43,12 @@ class LogColumns:
     def uniform_weights(self) -> Array:
         """Return the importance weights of a policy that plays every arm on offer with the same probability."""
         known = self.propensity > 0.0
-        return np.asarray(1.0 / (self.count[known] * self.propensity[known]))
+        return np.asarray(invert(self.propensity[known]) / self.count[known])
+
+
+def invert(propensity: Array) -> Array:
+    """Return 1 / p, at most 1e100, so that squares are finite."""
+    return np.asarray(1.0 / np.maximum(propensity, 1.0 / LARGEST))
 
 
 class _Part(NamedTuple):

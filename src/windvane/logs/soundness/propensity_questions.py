@@ -16,7 +16,7 @@ import numpy as np
 
 from windvane.arguments import Array
 from windvane.logs.row_checks import SUM_SLACK
-from windvane.logs.soundness.log_columns import LogColumns
+from windvane.logs.soundness.log_columns import LogColumns, invert
 from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, count, list_names
 
 LEVEL = 0.01  # of each test: a sound log fails it with probability 1 %
@@ -63,7 +63,7 @@ def check_weights(weights: Array) -> list[CheckLine]:
         return []
     mean, error = float(weights.mean()), float(weights.std(ddof=1)) / math.sqrt(len(weights))
     reach = _quantile(LEVEL) * error
-    is_off = abs(mean - 1.0) > reach
+    is_off = abs(mean - 1.0) > reach or mean > 1.0 / LEVEL  # by Markov's inequality, however heavy the tail is
     finding = f"the mean importance weight is {mean:.4g} ({mean - reach:.4g} to {mean + reach:.4g}), and should be 1"
     advice = "propensities are wrong, or rows were lost depending on the arm" if is_off else ""
     question = "Are propensities right on average?"
@@ -81,7 +81,7 @@ def check_weights(weights: Array) -> list[CheckLine]:
 def check_arms(columns: LogColumns) -> list[ArmCheck]:
     """Return mean(1{a_t = a} / p_t) of each arm with an interval, at a level that holds for all arms together."""
     known = ~np.isnan(columns.propensity)  # rows without a propensity say nothing about it
-    arm, inverse, total = columns.arm[known], 1.0 / columns.propensity[known], len(columns.arms)
+    arm, inverse, total = columns.arm[known], invert(columns.propensity[known]), len(columns.arms)
     played, tested = (np.bincount(each, minlength=total) for each in (columns.arm, arm))
     sums, squares = np.bincount(arm, inverse, total), np.bincount(arm, np.square(inverse), total)
     reach, lowest = _quantile(LEVEL / max(total, 1)), float(columns.propensity[known].min(initial=1.0))
@@ -114,7 +114,8 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
     tested = [arm for arm in arms if not math.isnan(arm.low)]
     if not tested or (columns.propensity == 1.0).all():
         return lines
-    off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high]
+    most = len(arms) / LEVEL  # by Markov's inequality
+    off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high or arm.mean_weight > most]
     question = "Are propensities right for each arm?"
     if off:
         finding, advice = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
 FEW_OUTCOMES = 50  # of the rarer kind: a relative standard error of 14 %
+COUNTER = 1e7  # seconds since 1970 below which times are probably a counter
+OUTLYING = 100.0  # the range of rewards, as a multiple of that of 98 % of them
+UNEVEN = 0.01  # difference of median delays, as a share of the log, from which on learners see a biased sample
 SERIOUS = 0.01  # a log with more than this share of rows left out is not sound
 
 
@@ -48,7 +52,10 @@ def check_times(columns: LogColumns) -> list[CheckLine]:
     if backwards:
         finding, advice = f"{count(backwards, 'row')} earlier than the row before", "sort the log by time"
         return [CheckLine(question, "warning", finding, advice)]
-    return [CheckLine(question, "ok", f"yes, over {describe_seconds(float(np.ptp(time)))}")]
+    finding = f"yes, over {describe_seconds(float(np.ptp(time)))}"
+    if (first := float(time[0])) >= COUNTER:  # a wrong unit shows as a wrong date
+        finding += f" from {datetime.fromtimestamp(first, UTC):%Y-%m-%d %H:%M} UTC on"
+    return [CheckLine(question, "ok", finding)]
 
 
 def check_ids(columns: LogColumns) -> list[CheckLine]:
@@ -76,6 +83,10 @@ def check_rewards(columns: LogColumns) -> list[CheckLine]:
         )
     ]  # fmt: skip
     is_low, is_high = values == values.min(initial=np.inf), values == values.max(initial=-np.inf)
+    if verdict == "warning" and is_low.all():
+        finding += f", and each of these is {values[0]:g}"
+        advice = "the others were probably not recorded: give them their reward, such as 0"
+        lines = [CheckLine("Does every decision have a reward?", "error", finding, advice)]
     if len(values) and (is_low | is_high).all():
         rare = 0 if is_low.all() else int(min(is_low.sum(), is_high.sum()))
         finding = f"{count(rare, 'reward')} of the rarer kind (mean reward {values.mean():.4g})"
@@ -85,12 +96,19 @@ def check_rewards(columns: LogColumns) -> list[CheckLine]:
         )
         question = "Are there enough rewards of each kind?"
         lines.append(CheckLine(question, "ok" if is_enough else "warning", finding, advice))
+    elif len(values):
+        lowest, low, high, highest = np.quantile(values, (0.0, 0.01, 0.99, 1.0))
+        if high > low and highest - lowest > OUTLYING * (high - low):
+            finding = f"they are from {lowest:.4g} to {highest:.4g}, but 98 % from {low:.4g} to {high:.4g}"
+            advice = "correct the outliers or declare the range of rewards: in the whole range, most look the same"
+            lines.append(CheckLine("Are rewards of a similar size?", "warning", finding, advice))
     return lines
 
 
 def check_delays(columns: LogColumns) -> list[CheckLine]:
     """Check how late rewards are."""
-    delay = (columns.reward_time - columns.time)[np.isfinite(columns.reward_time)]
+    has_arrived = np.isfinite(columns.reward_time)
+    delay, values = (columns.reward_time - columns.time)[has_arrived], columns.reward[has_arrived]
     if not columns.has_times or not len(delay) or not delay.any():
         return []
     early = int((delay < 0.0).sum())
@@ -102,4 +120,13 @@ def check_delays(columns: LogColumns) -> list[CheckLine]:
         return [CheckLine("How late are rewards?", "error", finding, advice)]
     middle, late, last = (describe_seconds(float(value)) for value in np.quantile(delay, (0.5, 0.9, 1.0)))
     finding = f"half within {middle}, 90 % within {late}, all within {last}"
-    return [CheckLine("How late are rewards?", "ok", finding)]
+    lines = [CheckLine("How late are rewards?", "ok", finding)]
+    kinds = np.unique(values[:100_000])
+    if len(kinds) == 2:
+        medians = [float(np.median(delay[values == kind])) for kind in kinds]
+        if abs(medians[1] - medians[0]) > UNEVEN * float(np.ptp(columns.time)):
+            found = [f"{kind:g} after {describe_seconds(delay)}" for kind, delay in zip(kinds, medians, strict=True)]
+            finding = f"yes: half of the rewards of {found[0]}, half of {found[1]}"
+            advice = "policies that learn at once, and the memory that drift reports, see too many of the earlier kind"
+            lines.append(CheckLine("Does the delay depend on the reward?", "warning", finding, advice))
+    return lines
