@@ -63,12 +63,13 @@ def check_weights(weights: Array) -> list[CheckLine]:
         return []
     mean, error = float(weights.mean()), float(weights.std(ddof=1)) / math.sqrt(len(weights))
     reach = _quantile(LEVEL) * error
-    is_off = abs(mean - 1.0) > reach or mean > 1.0 / LEVEL  # by Markov's inequality, however heavy the tail is
+    is_extreme = mean > 1.0 / LEVEL  # by Markov's inequality, however heavy the tail is
+    is_off = is_extreme or abs(mean - 1.0) > reach
     finding = f"the mean importance weight is {mean:.4g} ({mean - reach:.4g} to {mean + reach:.4g}), and should be 1"
     advice = "propensities are wrong, or rows were lost depending on the arm" if is_off else ""
     question = "Are propensities right on average?"
     is_tested = len(weights) / float(weights.max()) >= FEWEST_EXPECTED  # the largest weight is 1 / (K p)
-    lines = [CheckLine(question, "error" if is_off else "ok", finding, advice)] if is_tested else []
+    lines = [CheckLine(question, "error" if is_off else "ok", finding, advice)] if is_tested or is_extreme else []
     size = float(weights.sum() ** 2 / np.square(weights).sum())
     is_small = size < SMALL_SAMPLE
     finding = f"a uniformly random policy has {size:,.0f} effective decisions of {len(weights):,}"
@@ -111,10 +112,10 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
         lines.append(CheckLine("Was every arm played?", "warning", finding, advice))
     elif len(arms) > 1:
         lines.append(CheckLine("Was every arm played?", "ok", f"yes, all {len(arms)} arms"))
-    tested = [arm for arm in arms if not math.isnan(arm.low)]
+    most = len(arms) / LEVEL  # by Markov's inequality, however heavy the tail is
+    tested = [arm for arm in arms if not math.isnan(arm.low) or arm.mean_weight > most]
     if not tested or (columns.propensity == 1.0).all():
         return lines
-    most = len(arms) / LEVEL  # by Markov's inequality
     off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high or arm.mean_weight > most]
     question = "Are propensities right for each arm?"
     if off:
