@@ -69,3 +69,22 @@ def test_lone_surrogates_are_written_to_the_page(tmp_path: Path) -> None:
     (tmp_path / "log.ndjson").write_text("\n".join(lines))
     page = describe_check(check(read(tmp_path / "log.ndjson")), source="log", facts={"Vectors": "\udc00"})
     assert "\\ud800" in write_page(page, tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("content", [TABLE * 2, TABLE[:400], TABLE.replace("a", "c"), "arm,reward\n"])
+def test_a_file_that_has_changed_is_not_checked(tmp_path: Path, content: str) -> None:
+    (tmp_path / "log.csv").write_text(TABLE)
+    log = read(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text(content)
+    os.utime(tmp_path / "log.csv", (1.0, 1.0))
+    with pytest.raises(ArgumentError, match="has changed"):
+        check(log)
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(TABLE)
+    batches = read(tmp_path / "log.csv").batches(10)
+    next(batches)
+    (tmp_path / "log.csv").write_text(TABLE[:400])
+    with pytest.raises(ArgumentError, match="has changed"):
+        list(batches)

@@ -57,7 +57,6 @@ class FileLog(Log):
     def batches(self, size: int = BATCH) -> Iterator[LogBatch]:
         """Yield all usable rows in time order, at most ``size`` at a time."""
         size = min(int(check_number("size", size, "of at least 1", lambda n: n >= 1)), self._encoder.most_rows)
-        self._check_unchanged()
         rows, number = self.usable_batches(), 1
         for part in rows if self._is_sorted else sort_rows(rows):
             for start in range(0, len(part), size):
@@ -75,12 +74,14 @@ class FileLog(Log):
 
     def usable_batches(self) -> Iterator[RawRows]:
         """Yield the usable rows as the file has them, in its order."""
+        self._check_unchanged()
         for raw in self._reader.read(Problems(), ignore_progress):
             usable = find_usable(raw, Problems(), self._rules)
             if self.schema.has_times:
                 usable &= ~np.isnan(raw.time)
             if usable.any():
                 yield raw if usable.all() else raw.select(usable)
+        self._check_unchanged()
 
 
 def ignore_progress(done: int) -> None:

@@ -161,7 +161,8 @@ def test_offers_and_probabilities_of_declared_arms(exports) -> None:
 def join_by_hand(path: Path) -> tuple[list[float], int]:
     """The outcomes of all decisions, joined as docs/service.md does, and the number of late rewards."""
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    outcomes = {event["decision"]: event["value"] for event in events if event["kind"] == "rewarded"}
+    outcomes = {event["decision"]: event["value"] for event in events
+                if event["kind"] == "rewarded" and event["settled"]}  # fmt: skip
     for event in events:
         if event["kind"] == "closed":
             outcomes |= {id_: y for id_, y in zip(event["decisions"], event["learned"], strict=True) if y is not None}
@@ -279,3 +280,18 @@ def test_refits_history_and_damage_are_followed(tmp_path: Path) -> None:
         "unreadable event": 1,
     }  # fmt: skip
     assert not any(problem.is_dropped for problem in log.problems)
+
+
+def test_held_rewards_count_when_their_decision_is_closed(tmp_path: Path) -> None:
+    """Clicks that count at once, and misses that count at the timeout, would make all recent rewards clicks."""
+    lines = []
+    for i in range(4):
+        event = {"number": 2 * i + 1, "time": i, "kind": "decided", "decision": f"d{i}", "arm": "ab"[i % 2],
+                 "propensity": 0.5, "preferred": "a", "request": {"arms": ["a", "b"], "context": None}}  # fmt: skip
+        lines += [event, {**event, "time": i + 0.5, "kind": "rewarded", "value": 1.0, "settled": False}]
+    lines[3] = {"number": 20, "time": 10, "kind": "closed", "decisions": ["d0", "d1"], "learned": [1.0, 0.0]}
+    lines[5] |= {"settled": True}
+    (tmp_path / "log.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    rows = join(read(tmp_path / "log.ndjson"))
+    np.testing.assert_array_equal(rows["reward"], [1.0, 0.0, 1.0, np.nan])
+    np.testing.assert_array_equal(rows["reward_time"], [10.0, 10.0, 2.5, np.inf])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from windvane.logs import LogCheck, check, from_arrays
+from windvane.logs.soundness.verdicts import list_names
 
 N = 600
 
@@ -73,3 +74,7 @@ def test_a_wrong_unit_of_time_shows_as_a_wrong_date(start: float, shown: str) ->
 def test_the_answer_repeats_the_question() -> None:
     result = build(propensity=np.full(N, 0.2))
     assert result.answer.startswith("The log is not sound. Are propensities right for each arm? Not for arm ")
+
+
+def test_long_names_do_not_drown_the_answer() -> None:
+    assert list_names(["x" * 50_000, "b"]) == "x" * 60 + "..., b"

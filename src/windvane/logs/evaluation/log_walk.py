@@ -88,8 +88,7 @@ class LogWalk:
             now = times[i]
             while waiting and waiting[0][0] <= now:
                 self._learn(heapq.heappop(waiting))
-            choices[i] = policy.select(arms[i], None if valid is None else valid[i])
-            choice = choices[i]
+            choice = choices[i] = ask(policy, arms[i], None if valid is None else valid[i])
             records.append(read(getattr(policy, "decision", None)))
             mask = (choice == played[i]) & passes[i] | always
             counted[i] = mask
@@ -112,6 +111,14 @@ class LogWalk:
     def _stack(records: list[Array | None], shape: tuple[int, int, int]) -> Array | None:
         known = [record for record in records if record is not None and np.shape(record) == shape[1:]]
         return np.array(known) if len(known) == shape[0] else None
+
+
+def ask(policy: Policy, arms: Array, valid: Mask | None) -> Index:
+    """Return the choices of a policy, one for each lane. A custom policy may return anything: raise if it does."""
+    choice = np.asarray(policy.select(arms, valid))
+    if choice.shape != arms.shape[:1] or choice.dtype.kind not in "iu":
+        raise ArgumentError("select(arms)", choice, f"an array of {arms.shape[0]} whole numbers, one for each lane")
+    return choice
 
 
 def check_choices(choices: Index, valid: Mask) -> None:

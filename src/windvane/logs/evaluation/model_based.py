@@ -26,7 +26,7 @@ from windvane.estimation.filters import FilterBank
 from windvane.links import get_link
 from windvane.logs.evaluation.contenders import build_contender
 from windvane.logs.evaluation.estimates import Estimate, ModelResult
-from windvane.logs.evaluation.log_walk import read_batches
+from windvane.logs.evaluation.log_walk import ask, check_choices, read_batches
 from windvane.logs.evaluation.survey import Survey
 from windvane.logs.evaluation.tracks import ModelFit, create_array
 from windvane.logs.log import Log, LogSchema
@@ -164,7 +164,8 @@ def simulate_policy(log: Log, survey: Survey, spec: PolicySpec, path: FittedPath
         valid = None if batch.valid.all() else np.repeat(batch.valid[:, None], LANES, axis=1)
         earned = np.empty((n, LANES))
         for i in range(n):
-            choice = policy.select(arms[i], None if valid is None else valid[i])
+            choice = ask(policy, arms[i], None if valid is None else valid[i])
+            check_choices(choice[None], batch.valid[[i]])
             earned[i] = mean = means[i, choice]
             policy.update(arms[i, lanes, choice], (draws[i] < mean).astype(float))
         weight += float(batch.weight.sum())

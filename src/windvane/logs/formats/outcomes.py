@@ -63,7 +63,9 @@ class Outcomes:
     """The rewards of an event log.
 
     The reward of a decision is the value learned when it was closed; else the reward that arrived in time; else a late
-    reward. A default reward, or one that arrived in parts, has the time at which the decision was closed.
+    reward. What was learned when a decision was closed has that time: a default reward, a sum of parts, and a reward
+    that was held. At the end of a log, held rewards do not count, as misses are not known there either: if clicks
+    counted earlier than misses, recent rewards would all be clicks.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,8 @@ class Outcomes:
         value = to_number(event.get("sum" if is_sum else "value"))
         if not isinstance(id_, str) or not np.isfinite(value):
             return False
-        if kind != "reward_part":  # what parts add up to is known when the decision is closed
+        is_held = kind == "rewarded" and event.get("settled") is False
+        if kind != "reward_part" and not is_held:  # both are learned when the decision is closed
             (self._rewarded if kind == "rewarded" else self._late).add(id_, value, time)
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+LONGEST_NAME = 60  # characters of a name in a sentence
 Verdict = Literal["ok", "warning", "error"]
 
 
@@ -33,7 +34,8 @@ class ArmCheck:
 
 def list_names(names: Sequence[str], most: int = 5) -> str:
     """Return a comma-separated list of the first few names."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    short = [name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..." for name in names[:most]]
+    return ", ".join(short) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def count(number: int, singular: str, plural: str = "") -> str:
