@@ -78,3 +78,18 @@ def test_the_answer_repeats_the_question() -> None:
 
 def test_long_names_do_not_drown_the_answer() -> None:
     assert list_names(["x" * 50_000, "b"]) == "x" * 60 + "..., b"
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+def test_one_small_propensity_does_not_hide_that_the_others_are_wrong(is_right: bool) -> None:
+    """The normal approximation of the usual test fails because of the one row, and so the test is not made."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        played = (rng.random(3000) < (0.5 if is_right else 0.65)).astype(int)
+        propensity = np.full(3000, 0.5)
+        propensity[5] = 1e-3
+        arms = np.broadcast_to(np.eye(2), (3000, 2, 2))
+        result = check(from_arrays(arms, played, rng.integers(2, size=3000), propensity=propensity))
+        alarms += find(result, "Are propensities right for each arm?")[0] == "error"
+    assert alarms <= 2 if is_right else alarms == 20

@@ -102,6 +102,21 @@ def check_arms(columns: LogColumns) -> list[ArmCheck]:
     return checks
 
 
+def find_excess(columns: LogColumns) -> list[str]:
+    """Return the arms that were played too often for their propensities, however small a few of these are.
+
+    mean(min(1{a_t = a} / p_t, n / 30)) is at most 1 in expectation, and no term is too large for the normal
+    approximation. So one tiny propensity does not hide that all others are wrong.
+    """
+    known = ~np.isnan(columns.propensity)
+    arm, n, total = columns.arm[known], np.maximum(columns.tested, 1), len(columns.arms)
+    capped = np.minimum(invert(columns.propensity[known]), n[arm] / FEWEST_EXPECTED)
+    mean = np.bincount(arm, capped, total) / n
+    spread = np.maximum(np.bincount(arm, np.square(capped), total) / n - np.square(mean), 0.0)
+    is_off = mean - _quantile(LEVEL / max(total, 1)) * np.sqrt(spread / n) > 1.0
+    return [columns.arms[i] for i in np.flatnonzero(is_off)]
+
+
 def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckLine]:
     """Check whether every arm was played, and whether its propensities are right."""
     lines = []
@@ -113,10 +128,11 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
     elif len(arms) > 1:
         lines.append(CheckLine("Was every arm played?", "ok", f"yes, all {len(arms)} arms"))
     most = len(arms) / LEVEL  # by Markov's inequality, however heavy the tail is
-    tested = [arm for arm in arms if not math.isnan(arm.low) or arm.mean_weight > most]
+    excess = set(find_excess(columns))
+    tested = [arm for arm in arms if not math.isnan(arm.low) or arm.mean_weight > most or arm.arm in excess]
     if not tested or (columns.propensity == 1.0).all():
         return lines
-    off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high or arm.mean_weight > most]
+    off = [arm.arm for arm in tested if not arm.low <= 1.0 <= arm.high]  # also where these are NaN
     question = "Are propensities right for each arm?"
     if off:
         finding, advice = (
