@@ -105,4 +105,5 @@ def test_only_commands_that_may_name_a_class_import_from_the_current_folder(
         "tune",
         "bound",
         "benchmark",
+        "replay",
     }

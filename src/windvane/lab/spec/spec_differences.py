@@ -53,7 +53,7 @@ def _compare(path: FieldPath, old: Any, new: Any, differences: Differences) -> N
     if "sha256" in keys:
         file = format_path((*path, "file"))
         if old.get("sha256") != new.get("sha256"):
-            differences[file] = f"{file} with another content than {format_value(new.get('file'))} has now"
+            differences[file] = f"{file} with another content than {new.get('file')!r} has now"
         keys = dict.fromkeys(key for key in keys if key not in ("file", "sha256"))
     for key in keys:
         _compare((*path, key), old.get(key), new.get(key), differences)
