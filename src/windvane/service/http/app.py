@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,14 +16,19 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import windvane
+from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.engine import Engine
 from windvane.service.http import routes
 from windvane.service.http.access import Access
+from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
 from windvane.service.store import STORE_ERRORS, Store
+
+if TYPE_CHECKING:
+    from windvane.service.cluster.keeper import Keeper
 
 MOST_BYTES = 4 << 20
 STATIC = resources.files("windvane.service") / "static"
@@ -43,6 +49,7 @@ def create_app(
     closed: bool = False,
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
+    keeper: Keeper | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -62,15 +69,20 @@ def create_app(
         Whether to write a line to the log for every request.
     closing
         Set it when the server is about to stop: it ends responses that would otherwise never end.
+    keeper
+        Holds the leases of this node, in a cluster.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit)
+    engine = Engine(store, metrics.count_commit, keeper)
+    forwarder = None if keeper is None else Forwarder(keeper.read_secret)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
         yield
         await engine.stop()
+        if forwarder is not None:
+            await forwarder.close()
 
     app = FastAPI(
         title="windvane",
@@ -85,17 +97,19 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
+    app.state.forwarder = forwarder
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
     app.mount("/docs", StaticFiles(directory=str(STATIC), packages=[("fastapi_offline", "static")]))
-    for kind in (Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
+    for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
-        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests
-    )
+        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
+        forwarder=forwarder,
+    )  # fmt: skip
 
 
 async def _get_page(request: Request) -> Response:
@@ -105,6 +119,12 @@ async def _get_page(request: Request) -> Response:
 async def _handle(request: Request, error: Exception) -> Response:
     """Return the problem of an error."""
     headers = {}
+    if isinstance(error, ElsewhereError):
+        try:
+            response: Response = await request.app.state.forwarder.forward(request, error)
+            return response
+        except Problem as problem:
+            return respond(problem)
     if isinstance(error, Problem):
         problem = error
     elif isinstance(error, RequestValidationError):

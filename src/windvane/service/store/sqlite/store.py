@@ -278,7 +278,9 @@ class SqliteStore:
 
     # --- events and snapshots --------------------------------------------------------------------------------------
 
-    def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
+    def append(
+        self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = (), erasures=(), epochs=None
+    ) -> None:
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them.
 
         Raises :class:`MisplacedError` if the file was moved away meanwhile."""
@@ -382,7 +384,7 @@ class SqliteStore:
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def add_stream(self, name: str, created: float, config: str) -> StreamRow | None:
+    def add_stream(self, name: str, created: float, config: str, *, most=None, epoch=None) -> StreamRow | None:
         """Return the new stream, None if the name is taken. An id that a lost stream had is not used again."""
         with self._transaction() as connection:
             ((last,),) = connection.execute("SELECT max(id) FROM streams")
