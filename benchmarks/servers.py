@@ -67,9 +67,9 @@ def run_server(kind: str, store: str) -> None:
     app: Any = trivial
     if store:
         from windvane.service.http.app import create_app
-        from windvane.service.store import Store
+        from windvane.service.store import SqliteStore
 
-        app = create_app(Store(store))
+        app = create_app(SqliteStore(store))
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     if kind == "granian":

@@ -32,7 +32,7 @@ import numpy as np
 from common import say
 
 from windvane.service.http.access import create_token
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 from windvane.testing import Service
 
 LIMIT, TIMEOUT_LIMIT, DISK_LIMIT = 0.1, 0.25, 5.0  # seconds: p99 of another client, the longest decision, until 503
@@ -61,7 +61,7 @@ class Target:
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.store = folder / "stress.db"
-        with contextlib.closing(Store(self.store)) as store:  # two clients are two tokens
+        with contextlib.closing(SqliteStore(self.store)) as store:  # two clients are two tokens
             self.token, self.other_token = (create_token(store, name, full=True) or "" for name in ("one", "other"))
         self.stall = folder / "stall"
         library = folder / "stalling_disk.so"

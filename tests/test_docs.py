@@ -23,7 +23,7 @@ from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
 from windvane.service.problems import KINDS
 from windvane.service.store import KINDS as KIND_NAMES
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 from windvane.testing import serve
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +82,7 @@ def test_routes_in_the_docs_are_those_of_the_service(tmp_path: Path) -> None:
     for request in re.findall(r"`((?:GET|POST|PUT|PATCH) )?(/[^ `?]+)[^`]*`", table):
         method, path = request[0].strip() or "GET", request[1].replace("NAME", "{stream}").replace("ID", "{decision}")
         listed.add((method, path))
-    with contextlib.closing(Store(tmp_path / "windvane.db")) as store:
+    with contextlib.closing(SqliteStore(tmp_path / "windvane.db")) as store:
         paths = create_app(store).app.openapi()["paths"]
     assert listed == {(method.upper(), path) for path, methods in paths.items() for method in methods}
 

@@ -17,7 +17,7 @@ from windvane.lab.run import workers
 from windvane.lab.run.cells import Cell
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.service import recovery
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 
 KERNELS = """
 import sys, windvane
@@ -164,7 +164,7 @@ def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatc
 def test_the_service_compiles_the_policies_of_its_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warmed: list[set[type]] = []
     monkeypatch.setattr(recovery, "warm_up", warmed.append)
-    with contextlib.closing(Store(tmp_path / "a.db")) as store:
+    with contextlib.closing(SqliteStore(tmp_path / "a.db")) as store:
         recovery.recover(store, lambda _: None)
         config = {"title": None, "agent": windvane.Agent(dim=2, policy="OFUL").settings}
         store.add_stream("linear", 0.0, json.dumps(config))

@@ -11,7 +11,7 @@ import pytest
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
 from windvane.service import engine
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def service(tmp_path: Path) -> Iterator[Local]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store(tmp_path / "a.db")) as opened:
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(tmp_path / "a.db")) as opened:
         yield opened
 
 

@@ -14,7 +14,7 @@ from support.server import Local, run_local
 from support.stores import Facts, copy_store, edit, open_beside, query, serve_copy, verify
 from windvane.service import backups
 from windvane.service.backups import back_up, restore
-from windvane.service.store import Store, StoreError
+from windvane.service.store import SqliteStore, StoreError
 
 
 def names(folder: Path) -> set[str]:
@@ -134,7 +134,7 @@ def test_nothing_is_overwritten(copy: Path, tmp_path: Path, other: Path) -> None
 
 def test_a_server_has_the_store(copy: Path, tmp_path: Path) -> None:
     back_up(copy, tmp_path / "backup.db")
-    with closing(Store(copy)), rejects(error=StoreError, code="in_use"):
+    with closing(SqliteStore(copy)), rejects(error=StoreError, code="in_use"):
         restore(tmp_path / "backup.db", copy, replace=True)
     os.link(copy, tmp_path / "same.db")  # no lock file stands beside this name
     with rejects(error=StoreError, code="hard_links"):
@@ -254,8 +254,8 @@ def test_a_store_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
     back_up(path, tmp_path / "backup.db")
     path.unlink()
     for shared in (False, True):
-        with rejects(error=StoreError, path=path, code="gone"):
-            Store(path, shared=shared)
+        with rejects(error=StoreError, where=path, code="gone"):
+            SqliteStore(path, shared=shared)
     assert not path.exists()
     restore(tmp_path / "backup.db", path)
     decide(path, 1)

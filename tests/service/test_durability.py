@@ -22,7 +22,7 @@ from windvane.records import to_plain
 from windvane.service import engine as engines
 from windvane.service import turns
 from windvane.service.recovery import create_stream, rebuild_stream
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 from windvane.service.streams import Stream
 from windvane.service.turns import PAUSE
 
@@ -37,7 +37,7 @@ SHOP = "/v1/streams/shop"
 
 def follow(path: Path, ledgers: dict[str, Ledger]) -> None:
     """While no server runs: replay what is new, and compare with what a server would start from, bit for bit."""
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         for row in store.read_streams():
             shadow = ledgers[row.name].shadow = ledgers[row.name].shadow or create_stream(row, store)
             for event in store.read_events(row.id, after=shadow.number):
@@ -86,7 +86,7 @@ def test_fifty_kills(tmp_path: Path, fork_server: ForkServer) -> None:
     assert found_again > 0
     assert compared > KILLS // 2, "too few servers were asked for their state"
     assert is_sound(path)
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         for row in store.read_streams():
             ledger, log = ledgers[row.name], [event.to_plain() for event in store.read_events(row.id)]
             assert log[: len(ledger.log)] == ledger.log  # it was only ever added to
@@ -137,7 +137,7 @@ def test_a_torn_log_is_a_prefix(tmp_path: Path, fork_server: ForkServer) -> None
     server.kill()
     call.close()
     main, wal = (tmp_path / "a.db").read_bytes(), (tmp_path / "a.db-wal").read_bytes()
-    with closing(Store(tmp_path / "a.db")) as store:
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
         full = list(store.read_events(1))
     assert len(full) == 90
     rng, lengths = random.Random(3), set()
@@ -151,7 +151,7 @@ def test_a_torn_log_is_a_prefix(tmp_path: Path, fork_server: ForkServer) -> None
         (tmp_path / "b.db").write_bytes(main)
         (tmp_path / "b.db-wal").write_bytes(damages[i % 4](wal, rng.randrange(len(wal))))
         (tmp_path / "b.db-shm").unlink(missing_ok=True)
-        with closing(Store(tmp_path / "b.db")) as torn:
+        with closing(SqliteStore(tmp_path / "b.db")) as torn:
             kept = list(torn.read_events(1))
             assert kept == full[: len(kept)]
             lengths.add(len(kept))

@@ -21,7 +21,7 @@ from windvane.service.bulk_history import learn_history
 from windvane.service.creation import configure, create_stream
 from windvane.service.recovery import rebuild_stream
 from windvane.service.requests import NewStream
-from windvane.service.store import CLOSED, DamageError, Store
+from windvane.service.store import CLOSED, DamageError, SqliteStore
 from windvane.service.streams import Done, Stream
 
 RAW = json.dumps(ARMS).encode()
@@ -305,7 +305,7 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
         assert service.post(f"{SHOP}/history", body).json() == {"rows": 4000}
     until(lambda: service.store.read_snapshot_number(1) > 0)
     service.crash()
-    store = Store(tmp_path / "a.db")
+    store = SqliteStore(tmp_path / "a.db")
     assert store.last_number(1) - store.read_snapshot_number(1) <= 1
     (row,) = store.read_streams()
     assert pack_stream(rebuild_stream(row, store)) == pack_stream(rebuild_stream(row, store, from_start=True))

@@ -24,7 +24,7 @@ from windvane.service import refit as refits
 from windvane.service import turns
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.event_lookup import EventLookup
-from windvane.service.store import LATE, Event, Store
+from windvane.service.store import LATE, Event, SqliteStore
 from windvane.service.streams import Done
 
 RAW = json.dumps(ARMS).encode()
@@ -317,7 +317,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_does_not_answer(
     assert "has not responded" in caplog.text
     disk.go.set()
     service.crash()
-    with Store(tmp_path / "a.db", shared=True).read_transaction():
+    with SqliteStore(tmp_path / "a.db", shared=True).read_transaction():
         pass
     with run_local(tmp_path / "a.db") as service:
         assert service.events()[0]["decision"] == kept
@@ -326,7 +326,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_does_not_answer(
 HANGING = """
 import sys, time
 from windvane.service import engine, server
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 
 engine.STOP_SECONDS = server.EXIT_SECONDS = 0.3
 server.STOP_SECONDS = 1
@@ -337,7 +337,7 @@ def hang(store, *_):
         time.sleep(3600)
 
 
-Store.append = hang
+SqliteStore.append = hang
 server.serve(sys.argv[1], port=0, started=lambda address: print(address, flush=True))
 """
 

@@ -20,7 +20,7 @@ from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import recovery, snapshots
 from windvane.service.recovery import rebuild_stream, recover
-from windvane.service.store import LATE, Event, Store
+from windvane.service.store import LATE, Event, SqliteStore
 from windvane.service.streams import Stream
 
 SHOP = "/v1/streams/shop"
@@ -62,7 +62,7 @@ def test_a_stop_does_not_wait_for_a_recovery(tmp_path: Path, monkeypatch: pytest
         service.create("cafe")
     rebuild, names, go, is_over = recovery.rebuild_stream, list[str](), threading.Event(), threading.Event()
 
-    def rebuild_slowly(row: Any, store: Store, **more: Any) -> Stream:
+    def rebuild_slowly(row: Any, store: SqliteStore, **more: Any) -> Stream:
         names.append(row.name)
         assert go.wait(30)
         return rebuild(row, store, **more)
@@ -180,7 +180,7 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
 def make_long(path: Path, count: int, pending: int = 0) -> Stream:
     """Make a store with ``count`` events, by the code that the service runs, and the last snapshot that it would make
     before them. ``pending``: so many of the first decisions never get a reward, and never expire."""
-    store, rng, now = Store(path), random.Random(1), 1_700_000_000.0
+    store, rng, now = SqliteStore(path), random.Random(1), 1_700_000_000.0
     agent = Agent(dim=5, reward_timeout=None if pending else 1000).core.settings
     row = store.add_stream("long", 0.0, json.dumps({"title": None, "agent": agent}))
     assert row is not None
@@ -207,7 +207,7 @@ def make_long(path: Path, count: int, pending: int = 0) -> Stream:
 @pytest.mark.parametrize("pending", [0, 99_000])
 def test_a_million_events_are_recovered_in_two_seconds(tmp_path: Path, pending: int) -> None:
     make_long(tmp_path / "a.db", 1_000_000, pending)
-    store = Store(tmp_path / "a.db")
+    store = SqliteStore(tmp_path / "a.db")
     assert store.last_number(1) >= 1_000_000
     assert store.last_number(1) - store.read_snapshot_number(1) > snapshots.SNAPSHOT_EVENTS  # as bad as it gets
     (row,) = store.read_streams()
@@ -223,7 +223,7 @@ def test_a_million_events_are_recovered_in_two_seconds(tmp_path: Path, pending: 
 def count_work(path: Path) -> tuple[int, int]:
     """Recover a store; return how many events were replayed, and thousands of steps that SQLite took."""
     replayed, steps, apply = list[int](), list[int](), recovery.apply_event
-    with closing(Store(path)) as store, pytest.MonkeyPatch.context() as patch:
+    with closing(SqliteStore(path)) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr(recovery, "apply_event", lambda *event: replayed.append(1) or apply(*event))  # type: ignore[func-returns-value]
         store.connection.set_progress_handler(lambda: steps.append(1), 1000)
         assert recover(store, lambda _: None).streams
@@ -240,6 +240,6 @@ def test_recovery_does_not_grow_with_the_log(tmp_path: Path) -> None:
         late.append(Event.create(chain, 1, stream.number + i + 1, 1e9, LATE, "", None, b'{"value":1.0}'))
         chain = late[-1].chain
     stream.number, stream.chain = late[-1].number, chain
-    with closing(Store(tmp_path / "a.db")) as store:
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
         store.append(late, [(1, stream.snapshot())])
     assert count_work(tmp_path / "a.db") <= (0, 2)

@@ -15,7 +15,7 @@ from support.server import Local, run_local
 from support.stores import verify
 from windvane import Agent
 from windvane.service.backups import back_up, restore
-from windvane.service.store import Store
+from windvane.service.store import SqliteStore
 
 RATES = {"spring": 0.1, "summer": 0.2, "autumn": 0.3, "winter": 0.4, "sale": 0.6, "outlet": 0.8}
 BANNERS = ["spring", "summer", "autumn", "winter", "sale"]
@@ -88,7 +88,7 @@ def assert_same(one: Predictions, other: Predictions, tolerance: float) -> None:
 
 def age_snapshot(path: Path) -> None:
     """Let the snapshot be one that a release with another format of agents has written."""
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         snapshot = store.read_snapshot(1)
         assert snapshot is not None
         line, _, rest = snapshot.agent.partition(b"\n")

@@ -34,9 +34,9 @@ from support.stores import (
 from windvane import Features
 from windvane.agent.core import AgentCore
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import Store
-from windvane.service.store.database import PAGE_BYTES
+from windvane.service.store import SqliteStore
 from windvane.service.store.events import STREAM_SPAN
+from windvane.service.store.sqlite.database import PAGE_BYTES
 from windvane.service.streams import Stream
 from windvane.service.verification import verify_store
 
@@ -156,7 +156,7 @@ def round_outcomes(path: Path) -> None:
 def replace_snapshot(path: Path, change: Callable[[Stream], None], name: str = "shop") -> None:
     """Store a snapshot of a stream that was changed, with checksums that match."""
     reseal(path)
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         row = next(row for row in store.read_streams() if row.name == name)
         stream = rebuild_stream(row, store)
         change(stream)
@@ -244,7 +244,7 @@ def test_a_snapshot_that_cannot_be_used(
     original: tuple[Path, Facts], copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of another log, or ahead of the log: a problem. Of another version: a note. The log is replayed."""
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         snapshot = store.read_snapshot(1)
         assert snapshot is not None
         store.append([], [(1, snapshot._replace(chain=b"x" * 32))])
@@ -252,14 +252,14 @@ def test_a_snapshot_that_cannot_be_used(
     assert serve_copy(copy, original[1]).is_intact
     edit(copy, "DELETE FROM events WHERE id > 3 * ? + 4", STREAM_SPAN)
     assert codes(verify(copy))["other"] == ("missing_events", "replay")
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         assert set(recover_all(store)[1]) == {"other"}
 
     monkeypatch.setattr(AgentCore, "from_bytes", Mock(side_effect=ValueError("is of another version")))
     again = copy_store(original[0], copy)
     assert verify(again).is_sound
     assert note_codes(again) == [{"other_version"}] * 3
-    with closing(Store(again)) as store:
+    with closing(SqliteStore(again)) as store:
         assert set(recover_all(store)[0]) == set(STREAMS)
 
 
@@ -303,7 +303,7 @@ def test_every_byte_in_turn(original: tuple[Path, Facts], tmp_path: Path) -> Non
 def test_a_damaged_write_ahead_log_is_a_prefix_and_verify_says_so(tmp_path: Path) -> None:
     """SQLite drops the commits after the damage; the marks show what was acknowledged."""
     path, log = tmp_path / "a.db", tmp_path / "b.db-wal"
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         streams = [add_stream(store, name) for name in ("shop", "other")]
         for _ in range(6):
             for stream in streams:
@@ -339,7 +339,7 @@ def test_a_damaged_write_ahead_log_is_a_prefix_and_verify_says_so(tmp_path: Path
 
 
 def test_verify_beside_a_server_that_writes(tmp_path: Path) -> None:
-    store, is_over = Store(tmp_path / "a.db"), threading.Event()
+    store, is_over = SqliteStore(tmp_path / "a.db"), threading.Event()
     streams = [add_stream(store, name) for name in ("shop", "other")]
 
     def write() -> None:

@@ -105,9 +105,9 @@ class Local:
 
     def __init__(self, path: Path, *, wait: bool = True, **options: Any) -> None:
         from windvane.service.http.app import create_app
-        from windvane.service.store import Store
+        from windvane.service.store import SqliteStore
 
-        self.store = Store(path)
+        self.store = SqliteStore(path)
         self.app: Any = create_app(self.store, **options)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)

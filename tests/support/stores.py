@@ -14,9 +14,10 @@ from support.server import ARMS, pack_stream
 from windvane import Agent
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, Store, StoreError, Token, UnreadableEventError, check_event
-from windvane.service.store.database import PAGE_BYTES, digest_row
+from windvane.service.store import Event, SqliteStore, StoreError, Token, UnreadableEventError, check_event
 from windvane.service.store.events import STREAM_SPAN
+from windvane.service.store.records import digest_row
+from windvane.service.store.sqlite.database import PAGE_BYTES
 from windvane.service.streams import Done, Stream
 from windvane.service.verification import Finding, StoreReport, verify_store
 
@@ -106,14 +107,14 @@ class Facts(NamedTuple):
     tokens: list[Token]
 
 
-def add_stream(store: Store, name: str, **settings: Any) -> Stream:
+def add_stream(store: SqliteStore, name: str, **settings: Any) -> Stream:
     agent = Agent(**({"dim": 2} | settings if "features" not in settings else settings))
     row = store.add_stream(name, 1.0, json.dumps({"title": None, "agent": agent.core.settings}))
     assert row is not None
     return Stream(row, store)
 
 
-def decide(stream: Stream, store: Store, count: int = 1, now: float = 10.0) -> None:
+def decide(stream: Stream, store: SqliteStore, count: int = 1, now: float = 10.0) -> None:
     """Store some decisions and rewards."""
     for _ in range(count):
         number = stream.number
@@ -125,7 +126,7 @@ def decide(stream: Stream, store: Store, count: int = 1, now: float = 10.0) -> N
 
 def build(path: Path, rounds: int = 8) -> Facts:
     """Make a store with three streams: keys, rewards, parts, late ones, expiries, history, tokens and snapshots."""
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         streams = {name: add_stream(store, name, **settings) for name, settings in STREAMS.items()}
         answers: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -164,9 +165,9 @@ def build(path: Path, rounds: int = 8) -> Facts:
 
 
 @contextmanager
-def open_beside(path: Path) -> Iterator[Store]:
+def open_beside(path: Path) -> Iterator[SqliteStore]:
     """Open a store as `windvane verify` does."""
-    with closing(Store(path, shared=True, create=False, read_only=True)) as store:
+    with closing(SqliteStore(path, shared=True, create=False, read_only=True)) as store:
         yield store
 
 
@@ -185,7 +186,7 @@ def codes(report: StoreReport) -> dict[str, tuple[str, ...]]:
     return {name: tuple(problem.code for problem in problems) for name, problems in findings.items() if problems}
 
 
-def recover_all(store: Store) -> tuple[dict[str, Stream], dict[str, str]]:
+def recover_all(store: SqliteStore) -> tuple[dict[str, Stream], dict[str, str]]:
     """Return the streams that a server would serve, and the reasons why others are set aside."""
     recovery = recover(store, lambda _: None)
     return recovery.streams, recovery.unavailable
@@ -204,7 +205,7 @@ def serve_copy(path: Path, facts: Facts) -> Served:
     Whatever is lost must be said: a stream is set aside, an event is called unreadable, a token is refused. Anything
     else that is different fails the test, and so does a store that is refused.
     """
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         streams, unavailable = recover_all(store)
         is_intact = not unavailable
         assert len(unavailable) <= len(STREAMS), "streams that never were"
@@ -218,7 +219,7 @@ def serve_copy(path: Path, facts: Facts) -> Served:
         return Served(is_intact and store.read_tokens() == facts.tokens, set(unavailable))
 
 
-def _has_same_log(store: Store, stream: Stream, facts: Facts) -> bool:
+def _has_same_log(store: SqliteStore, stream: Stream, facts: Facts) -> bool:
     """Return whether all events can be read; those before the first that cannot are the same."""
     chain, log = store.read_chain(stream.id, 0) or b"", facts.logs[stream.name]
     try:

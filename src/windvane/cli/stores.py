@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
     """Open a store that a server may be using. Errors of the store are errors of the input."""
-    from windvane.service.store import Store, StoreError
+    from windvane.service.store import StoreError
+    from windvane.service.store import open_store as open_by_address
 
     try:
-        with contextlib.closing(Store(path, shared=True, create=create, read_only=read_only)) as store:
+        with contextlib.closing(open_by_address(path, shared=True, create=create, read_only=read_only)) as store:
             yield store
     except StoreError as error:
         raise InputError(str(error)) from None
@@ -41,12 +41,13 @@ def verify(store: Store = DEFAULT_STORE) -> Answer:
     Example:
       windvane verify --store windvane.db
     """
+    from windvane.service.store import STORE_ERRORS
     from windvane.service.verification import verify_store
 
     with open_store(store, read_only=True) as opened, ProgressBar("verifying", "events") as bar:
         try:
             report = verify_store(opened, lambda stream, done, total: bar(done, total, f"replaying {stream}"))
-        except sqlite3.Error as error:
+        except STORE_ERRORS as error:
             raise InputError(f"{store}: cannot be read ({error})") from None
     rows = [[stream.stream, str(stream.events), _describe_stream(stream)] for stream in report.streams]
     problems = [f"{store}: {problem.text}" for problem in report.problems]

@@ -4,8 +4,8 @@ Both copy the store as of one commit to a temporary file, verify that file as ``
 the target is either missing or a complete, verified store.
 
 A restored store ends where the backup was made. Later events are lost; the marks of the replaced store
-(:mod:`windvane.service.store.marks`) tell how many. By default they are moved aside with it, because going back may be
-intended; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
+(:mod:`windvane.service.store.sqlite.marks`) tell how many. By default they are moved aside with it, because going back
+may be intended; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from windvane.service.store import Store, StoreError
-from windvane.service.store.database import (
+from windvane.service.store import SqliteStore, StoreError
+from windvane.service.store.sqlite.database import (
     add_suffix,
     connect,
     create_private_file,
@@ -31,9 +31,9 @@ from windvane.service.store.database import (
     read_meta,
     remove_database,
 )
-from windvane.service.store.marks import marks_path, read_marks
-from windvane.service.store.opening import lock_store, open_file
-from windvane.service.store.repair import BUILDING, COMPLETED
+from windvane.service.store.sqlite.marks import marks_path, read_marks
+from windvane.service.store.sqlite.opening import lock_store, open_file
+from windvane.service.store.sqlite.repair import BUILDING, COMPLETED
 from windvane.service.verification import StoreReport, verify_store
 
 PAGES = 1024  # that are copied between two reports of progress: 4 MiB
@@ -163,7 +163,7 @@ def _copy(
     source: Path, target: Path, temporary: Path, progress: Progress, *, force: bool = False
 ) -> Iterator[tuple[Path, StoreReport]]:
     """Yield a verified copy of a store at ``temporary``, flushed to disk; remove it at the end if it still exists."""
-    with contextlib.closing(Store(source, shared=True, create=False, read_only=True)) as opened:
+    with contextlib.closing(SqliteStore(source, shared=True, create=False, read_only=True)) as opened:
         try:
             remove_database(temporary)
             create_private_file(temporary)
@@ -197,7 +197,7 @@ def _copy_pages(source: Path, target: Path, progress: Progress) -> None:
 
 
 def _verify(path: Path, progress: Progress) -> StoreReport:
-    with contextlib.closing(Store(path, shared=True, create=False, read_only=True)) as store:
+    with contextlib.closing(SqliteStore(path, shared=True, create=False, read_only=True)) as store:
         return verify_store(store, lambda stream, done, total: progress(f"replaying {stream}", done, total))
 
 
@@ -222,7 +222,7 @@ def _hold(store: Path) -> Iterator[None]:
 def _find_lost(copy: Path, store: Path) -> dict[str, int] | None:
     """Return by stream how many events, according to the marks at ``store``, the copy lacks. None: there are
     streams, but no marks of this store."""
-    with contextlib.closing(Store(copy, shared=True, create=False, read_only=True)) as opened:
+    with contextlib.closing(SqliteStore(copy, shared=True, create=False, read_only=True)) as opened:
         marks = read_marks(store, read_meta(opened.connection).get("id", ""))
         lost = {row.name: marks.get(row.id, 0) - opened.last_number(row.id) for row in opened.read_streams()}
     if lost and not marks:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -28,7 +27,7 @@ from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
 from windvane.service.snapshots import START_SHARE, Snapshots
-from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
+from windvane.service.store import STORE_ERRORS, DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
@@ -97,7 +96,7 @@ class Engine:
                         )
                     await self._committer.close()
         except TimeoutError:
-            error = StalledDiskError(self.store.path, STOP_SECONDS)
+            error = StalledDiskError(self.store.name, STOP_SECONDS)
             log.error("%s; what waits for it is given up", error)
             self.failure = NotReady.after(error)
             if self._committer is not None:
@@ -170,13 +169,13 @@ class Engine:
         """Record why a recovery failed. It is retried every second; the same error is logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
-            fields = {"cause": self.failure.code, "store": str(self.store.path)}
+            fields = {"cause": self.failure.code, "store": self.store.name}
             log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
 
     def _stall(self) -> None:
         """Refuse requests until the disk answers."""
-        error = StalledDiskError(self.store.path, STALL_SECONDS)
+        error = StalledDiskError(self.store.name, STALL_SECONDS)
         if self._committer is not None:
             self._committer.give_up(error)
         self._fail(error)
@@ -216,7 +215,7 @@ class Engine:
         if self.failure is None:
             try:
                 self.store.check_in_place()
-            except sqlite3.Error as error:
+            except STORE_ERRORS as error:
                 self._fail(error)
 
     # --- streams ---------------------------------------------------------------------------------------------------
@@ -254,7 +253,7 @@ class Engine:
             self._adding_since = time.monotonic()
             try:
                 row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config)
-            except sqlite3.Error as error:
+            except STORE_ERRORS as error:
                 self.report_damage(error)
                 raise Problem("unavailable", f"the store cannot be written to ({error})") from None
             finally:
@@ -323,7 +322,7 @@ class Engine:
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, STORE_ERRORS):
                 self._fail(error)
                 raise Problem("unavailable", "the store cannot be read") from None
             self._set_aside(stream)
@@ -345,7 +344,7 @@ class Engine:
             await self._wait_for(promise)  # until all events of the stream are on disk
             rebuilt = await asyncio.to_thread(rebuild_stream, self.rows[name], self.store)
             snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
-        except sqlite3.Error as error:  # of the disk: all streams are rebuilt when it can be read again
+        except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
             self._fail(error)
             return
         except Exception as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
-from pathlib import Path
 from typing import NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import MisplacedError, StoreError, is_damage
+from windvane.service.store import STORE_ERRORS, MisplacedError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -26,11 +24,11 @@ CAUSES = {
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
-    """A write to the store at ``path`` has taken ``seconds``, so long that nobody should wait for it."""
+    """A write to the store ``name`` has taken ``seconds``, so long that nobody should wait for it."""
 
-    def __init__(self, path: Path, seconds: float) -> None:
-        self.path, self.seconds = path, seconds
-        super().__init__(f"{path}: the disk has not responded for {seconds:g} s")
+    def __init__(self, name: str, seconds: float) -> None:
+        self.name, self.seconds = name, seconds
+        super().__init__(f"{name}: the disk has not responded for {seconds:g} s")
 
 
 class NotReady(NamedTuple):
@@ -61,7 +59,7 @@ class NotReady(NamedTuple):
             return cls.of("misplaced")
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
-        if not isinstance(error, sqlite3.Error | OSError):
+        if not isinstance(error, (*STORE_ERRORS, OSError)):
             return cls.of("internal")
         number = error.errno if isinstance(error, OSError) else None
         name = getattr(error, "sqlite_errorname", None) or errno.errorcode.get(number or 0)

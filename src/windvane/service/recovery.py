@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.readiness import NotReady
-from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
+from windvane.service.store import STORE_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.warmup import warm_up
@@ -38,7 +37,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
     """Rebuild all streams, and compile the kernels that they and new streams need. Set aside streams that fail."""
     try:
         rows = store.read_streams()
-    except sqlite3.DatabaseError as error:
+    except STORE_ERRORS as error:
         if not is_damage(error):
             raise
         store.repair()
@@ -56,7 +55,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
             if stream.differences:
                 text = "stream %r: for %d decisions a replay prefers another arm; the recorded arms are used"
                 log.warning(text, row.name, stream.differences)
-        except (ReplayError, sqlite3.DatabaseError) as error:
+        except (ReplayError, *STORE_ERRORS) as error:
             if not isinstance(error, ReplayError) and not is_damage(error):
                 raise
             store.is_checked = store.is_checked and isinstance(error, ReplayError)
@@ -102,7 +101,7 @@ def rebuild_stream(
     raise to end the replay."""
     try:
         stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
-    except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
+    except (ValueError, TypeError, KeyError, *STORE_ERRORS) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
         stream = create_stream(row, store)
     for event in store.read_events(row.id, after=stream.number):
@@ -143,7 +142,7 @@ async def check_store(store: Store, report: Callable[[list[str]], None]) -> None
         try:
             return report([] if store.is_checked else await asyncio.to_thread(store.find_damage))
         except Exception:  # the file may be busy, or out of reach for a while
-            log.exception("%s: cannot be checked; trying again in %g s", store.path, CHECK_AGAIN)
+            log.exception("%s: cannot be checked; trying again in %g s", store.name, CHECK_AGAIN)
             await asyncio.sleep(CHECK_AGAIN)
 
 

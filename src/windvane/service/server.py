@@ -16,7 +16,6 @@ import math
 import os
 import signal
 import socket
-import sqlite3
 import sys
 import threading
 import time
@@ -31,7 +30,7 @@ from windvane.errors import ArgumentError
 from windvane.service.connections import limit_connections, raise_file_limit
 from windvane.service.http.app import MOST_BYTES, create_app
 from windvane.service.http.middleware import ServiceMiddleware
-from windvane.service.store import Store, StoreError
+from windvane.service.store import STORE_ERRORS, Store, StoreError, open_store
 from windvane.service.supervision import Supervisor
 
 BACKLOG = 1000  # connections that wait to be accepted
@@ -84,7 +83,7 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    with _bind(host, port) as listener, _exit_in_time() as begin_exit, contextlib.closing(Store(path)) as store:
+    with _bind(host, port) as listener, _exit_in_time() as begin_exit, contextlib.closing(open_store(path)) as store:
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
@@ -98,7 +97,7 @@ def serve(
         address = f"http://{name}:{listener.getsockname()[1]}"
 
         def report_start() -> None:
-            fields = {"address": address, "store": str(store.path), "version": windvane.__version__}
+            fields = {"address": address, "store": store.name, "version": windvane.__version__}
             log.info("listening", extra={"fields": fields})
             started(address)
 
@@ -119,8 +118,8 @@ def is_loopback(host: str) -> bool:
 def _has_token(store: Store) -> bool:
     try:
         return bool(store.read_tokens())
-    except sqlite3.Error as error:
-        raise StoreError(store.path, "unreadable", str(error)) from None
+    except STORE_ERRORS as error:
+        raise StoreError(store.name, "unreadable", str(error)) from None
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -8,7 +8,6 @@ exactly. A store can be verified beside the server that uses it.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,7 @@ import numpy as np
 
 from windvane.agent.archive import read_archive
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
-from windvane.service.store import READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
+from windvane.service.store import READ_ERRORS, STORE_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
@@ -185,7 +184,7 @@ class _StreamCheck:
             if snapshot is None:
                 return  # a server would do the same replay
             stream = Stream(self._row, self._store, snapshot)
-        except (SnapshotError, sqlite3.DatabaseError) as error:
+        except (SnapshotError, *STORE_ERRORS) as error:
             return self._report.add("snapshot", f"its snapshot cannot be used ({error})")
         except (ValueError, TypeError, KeyError) as error:
             return self._report.add("other_version", f"this version does not read its snapshot ({error})")

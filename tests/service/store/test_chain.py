@@ -14,9 +14,9 @@ import pytest
 
 from support.refusals import rejects
 from support.stores import Facts, add_stream, codes, decide, edit, flip, open_beside, recover_all, verify
-from windvane.service.store import DECIDED, LATE, Event, Store, UnreadableEventError, check_event
-from windvane.service.store.database import digest_row, is_sealed, seal_row
-from windvane.service.store.marks import Marks, read_marks
+from windvane.service.store import DECIDED, LATE, Event, SqliteStore, UnreadableEventError, check_event
+from windvane.service.store.records import digest_row, is_sealed, seal_row
+from windvane.service.store.sqlite.marks import Marks, read_marks
 
 START = digest_row("streams", 1, "shop", 5.0, "{}")
 REQUEST = b'{"context":{"age":41}}'
@@ -109,7 +109,7 @@ def test_marks_that_are_damaged_or_of_another_store_are_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, mark = tmp_path / "a.db", tmp_path / "a.db.mark"
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         decide(add_stream(store, "shop"), store, 3)
         assert store.read_acknowledged() == {1: 6}
     content = mark.read_bytes()
@@ -124,7 +124,7 @@ def test_marks_that_are_damaged_or_of_another_store_are_ignored(
     assert codes(verify(path)) == {"shop": ("missing_events",)}
     mark.unlink()
     mark.mkdir()
-    with closing(Store(path)) as store:  # which is not fatal
+    with closing(SqliteStore(path)) as store:  # which is not fatal
         streams, _ = recover_all(store)
         decide(streams["shop"], store)
     assert caplog.records

@@ -33,10 +33,11 @@ from support.stores import (
     zero_page,
 )
 from windvane.service import engine, recovery
-from windvane.service.store import DamageError, Store, StoreError, Token, repair
-from windvane.service.store import store as store_module
-from windvane.service.store.database import PAGE_BYTES
+from windvane.service.store import DamageError, SqliteStore, StoreError, Token
 from windvane.service.store.events import STREAM_SPAN
+from windvane.service.store.sqlite import repair
+from windvane.service.store.sqlite import store as store_module
+from windvane.service.store.sqlite.database import PAGE_BYTES
 from windvane.service.streams import Stream
 
 
@@ -53,7 +54,7 @@ def list_files(folder: Path) -> set[str]:
 
 def make_store(path: Path, rounds: int) -> Stream:
     """Make a store with one stream."""
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         stream = add_stream(store, "shop")
         decide(stream, store, rounds)
     return stream
@@ -83,7 +84,7 @@ def test_a_zeroed_page_costs_at_most_the_streams_on_it(original: tuple[Path, Fac
 def test_a_lost_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path, mark: str) -> None:
     """Marks are not flushed: after a power failure they may be old, or missing. The indexes know of the events."""
     path, marks = tmp_path / "a.db", tmp_path / "a.db.mark"
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         stream = add_stream(store, "shop")
         decide(stream, store, 30)
         stale = marks.read_bytes()
@@ -94,7 +95,7 @@ def test_a_lost_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path,
         marks.unlink()
     content = path.read_bytes()
     path.write_bytes(zero_page(content, content.index(stream.chain) // PAGE_BYTES + 1))
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert set(recover_all(store)[1]) == {"shop"}
         assert 90 < len(list(store.read_events(1))) < 120
     assert not verify(path).is_sound
@@ -109,7 +110,7 @@ def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -
     claim = page.replace((STREAM_SPAN + 6).to_bytes(6, "big"), (STREAM_SPAN + 9).to_bytes(6, "big"))
     assert claim != page
     path.write_bytes(content[:start] + claim + content[start + PAGE_BYTES :])
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         streams, unavailable = recover_all(store)
         assert not unavailable
         assert pack_stream(streams["shop"]) == pack_stream(stream)
@@ -127,7 +128,7 @@ def test_a_flipped_bit_in_the_index_over_keys_repeats_no_request(copy: Path, fac
 
 def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more rows are lost than are tried one by one."""
-    monkeypatch.setattr("windvane.service.store.repair.TRIED_ONE_BY_ONE", 3)
+    monkeypatch.setattr("windvane.service.store.sqlite.repair.TRIED_ONE_BY_ONE", 3)
     path = tmp_path / "a.db"
     make_store(path, 60)
     chains, content = [chain for (chain,) in query(path, "SELECT chain FROM events ORDER BY id")], path.read_bytes()
@@ -136,7 +137,7 @@ def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytes
         content = zero_page(content, page)
     path.write_bytes(content)
     kept = [number for number, page in enumerate(pages, 1) if page not in pages[40:80]]
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         numbers = [event.number for event in store.read_events(1)]
         assert set(recover_all(store)[1]) == {"shop"}
     assert set(numbers) >= set(kept)
@@ -169,7 +170,7 @@ def test_a_damaged_first_page_is_replaced(copy: Path, facts: Facts, tmp_path: Pa
 def test_rows_of_streams_that_cannot_be_read(copy: Path) -> None:
     """The names are known from their index, and no name is free for another stream."""
     copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "streams")))
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         assert set(recover_all(store)[1]) == set(STREAMS)
         assert store.add_stream("shop", 0.0, "{}") is None
         assert add_stream(store, "new").id == 4
@@ -198,8 +199,8 @@ def test_a_file_that_was_cut_off(original: tuple[Path, Facts], tmp_path: Path) -
         copy = copy_store(path, tmp_path / "b.db", content[:size])
         assert not verify(copy).is_sound
         if size < 2 * PAGE_BYTES:  # nothing says that it was a store
-            with rejects(error=StoreError, path=copy):
-                Store(copy)
+            with rejects(error=StoreError, where=copy):
+                SqliteStore(copy)
             assert copy.stat().st_size == size
             continue
         cut = set().union(*(streams for page, streams in owners.items() if page * PAGE_BYTES > size))
@@ -217,7 +218,7 @@ def test_a_file_that_is_damaged_all_over(tmp_path: Path) -> None:
         content[page * PAGE_BYTES : page * PAGE_BYTES + 8] = b"\xff" * 8
     path.write_bytes(content)
     assert not verify(path).is_sound
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert store.requires_token  # whether there were tokens is not known any more
         assert set(recover_all(store)[1]) == {"shop"}
         decide(add_stream(store, "new"), store)
@@ -238,7 +239,7 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
 
         return read_or_fail
 
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         monkeypatch.setattr(store, "read_snapshot", fail_on_second(store.read_snapshot))
         assert set(recover_all(store)[0]) == set(STREAMS)  # a snapshot is not needed
         monkeypatch.setattr(store, "read_events", fail_on_second(store.read_events))
@@ -267,15 +268,15 @@ def test_every_repair_keeps_what_it_replaces_but_not_forever(damaged: Path, fact
     kept = list_files(tmp_path)
     damaged.write_bytes(content)
     for _ in range(2):
-        with rejects(error=StoreError, path=damaged, code="damaged"):
-            Store(damaged)
+        with rejects(error=StoreError, where=damaged, code="damaged"):
+            SqliteStore(damaged)
         assert (damaged.read_bytes(), list_files(tmp_path)) == (content, kept)
     (tmp_path / "b.db.damaged-2").unlink()
     assert serve_copy(damaged, facts).is_intact
 
 
 def test_a_thread_that_is_reading_keeps_reading_the_old_file(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         stream = store.read_streams()[0].id
         numbers = [event.number for event in store.read_events(stream)]
         reading, go = threading.Event(), threading.Event()
@@ -304,18 +305,18 @@ def test_a_repair_that_fails_leaves_the_store(
     content = damaged.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(repair.os, "rename", Mock(side_effect=error))
-        with rejects(error=StoreError, path=damaged, code="repair_failed") as caught:
-            Store(damaged)
+        with rejects(error=StoreError, where=damaged, code="repair_failed") as caught:
+            SqliteStore(damaged)
         assert caught.value.__cause__ is error
     assert damaged.read_bytes() == content
     assert serve_copy(damaged, facts).is_intact
 
 
 def test_a_check_that_fails_does_not_count(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(Store(copy)) as small:
+    with closing(SqliteStore(copy)) as small:
         assert small.is_checked
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
-    with closing(Store(copy)) as store:
+    with closing(SqliteStore(copy)) as store:
         with monkeypatch.context() as patch:
             patch.setattr(store_module, "find_damage", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
@@ -347,7 +348,7 @@ def test_a_stop_before_any_step_of_the_swap(
     with monkeypatch.context() as patch:
         patch.setattr(repair.os, "rename", stop)
         try:
-            Store(damaged).close()
+            SqliteStore(damaged).close()
         except StopError:
             before = list_files(tmp_path)
             expected = "repairing" if "b.db.repaired" in before else None
@@ -356,14 +357,14 @@ def test_a_stop_before_any_step_of_the_swap(
             assert expected is None or [problem.code for problem in report.problems] == [expected]
             with (
                 rejects(error=StoreError, code="repairing"),  # it is not complete: the token might be lost
-                closing(Store(damaged, shared=True)) as beside,
+                closing(SqliteStore(damaged, shared=True)) as beside,
             ):
                 beside.add_token(Token("new", "h", True, 1.0))
             assert list_files(tmp_path) == before  # what does not repair leaves all as it is
         else:
             assert steps == stop_at <= 5  # there are so many steps
     assert serve_copy(damaged, facts).is_intact
-    with closing(Store(damaged, shared=True)) as beside:
+    with closing(SqliteStore(damaged, shared=True)) as beside:
         assert beside.add_token(Token("new", "h", True, 1.0))
     assert list_files(tmp_path) == {"b.db", "b.db.damaged-1"}
 
@@ -383,7 +384,7 @@ def test_tokens_are_not_changed_while_a_repair_copies(
         copy_stream(self, row)
 
     monkeypatch.setattr(repair.StoreCopy, "_copy_stream", interfere)
-    with closing(Store(damaged)) as store:
+    with closing(SqliteStore(damaged)) as store:
         assert store.read_tokens() == facts.tokens
     assert set(results) == {2}
     for line in lines:
@@ -401,16 +402,16 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
             path.with_name(path.name + repair.BUILDING).touch()
         return is_repairing(path)
 
-    with closing(Store(copy, shared=True)) as store:
+    with closing(SqliteStore(copy, shared=True)) as store:
         with monkeypatch.context() as patch:
             patch.setattr(store_module, "is_repairing", begin_repair)
-            with rejects(error=StoreError, path=copy, code="repairing"):
+            with rejects(error=StoreError, where=copy, code="repairing"):
                 store.remove_token("writer")
         assert len(store.read_tokens()) == (1 if moment == "committed" else 2)
-        with rejects(error=StoreError, path=copy, code="repairing"):
+        with rejects(error=StoreError, where=copy, code="repairing"):
             store.remove_token("reader")
-    Store(copy).close()  # which removes what an interrupted repair left
-    with closing(Store(copy, shared=True)) as store:
+    SqliteStore(copy).close()  # which removes what an interrupted repair left
+    with closing(SqliteStore(copy, shared=True)) as store:
         assert store.remove_token("reader")
 
 

@@ -17,9 +17,20 @@ import pytest
 from support.refusals import rejects
 from support.server import run_command
 from support.stores import copy_store, edit, query, root_page
-from windvane.service.store import LATE, DamageError, Event, Snapshot, Store, StoreError, Token, database, is_damage
-from windvane.service.store import store as store_module
-from windvane.service.store.database import FORMAT, PAGE_BYTES, write_row
+from windvane.service.store import (
+    LATE,
+    STORE_ERRORS,
+    DamageError,
+    Event,
+    Snapshot,
+    SqliteStore,
+    StoreError,
+    Token,
+    is_damage,
+)
+from windvane.service.store.sqlite import database
+from windvane.service.store.sqlite import store as store_module
+from windvane.service.store.sqlite.database import FORMAT, PAGE_BYTES, write_row
 
 
 def event(number: int, stream: int = 1, decision: str | None = None, key: str | None = None) -> Event:
@@ -29,13 +40,13 @@ def event(number: int, stream: int = 1, decision: str | None = None, key: str | 
 # --- events and streams ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
+def test_what_is_appended_is_read_back(store: SqliteStore, tmp_path: Path) -> None:
     events = [event(1, decision="d"), event(2, key="k"), event(3, decision="d", key="l")]
     others = [event(1, stream=2, decision="d", key="k")]
     snapshot = Snapshot(3, b"chain", b"agent", b"{}")
     store.append([*events, *others], [(1, snapshot)])
     store.close()
-    with closing(Store(tmp_path / "a.db")) as again:
+    with closing(SqliteStore(tmp_path / "a.db")) as again:
         assert list(again.read_events(1)) == events
         assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
         assert list(again.read_events(2)) == others
@@ -47,7 +58,7 @@ def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
         assert [again.read_snapshot_number(stream) for stream in (1, 2)] == [3, 0]
 
 
-def test_streams_do_not_run_into_each_other(store: Store) -> None:
+def test_streams_do_not_run_into_each_other(store: SqliteStore) -> None:
     """The last number that a stream can have, beside the first of the next."""
     last = event((1 << 40) - 1)
     store.append([last, event(1, stream=2)])
@@ -56,7 +67,7 @@ def test_streams_do_not_run_into_each_other(store: Store) -> None:
     assert store.last_number(1) == last.number
 
 
-def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
+def test_an_append_is_stored_whole_or_not_at_all(store: SqliteStore) -> None:
     store.append([event(1)])
     with pytest.raises(sqlite3.IntegrityError):
         store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"", b"x", b"{}"))])
@@ -66,12 +77,12 @@ def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
     assert store.last_number(1) == 2
 
 
-def test_every_commit_is_flushed(store: Store, tmp_path: Path) -> None:
+def test_every_commit_is_flushed(store: SqliteStore, tmp_path: Path) -> None:
     """What makes it durable: WAL, and a flush of it with every commit (2: FULL)."""
     assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     store.append([event(1)])
-    with closing(Store(copy_store(tmp_path / "a.db", tmp_path / "b.db"))) as copy:
+    with closing(SqliteStore(copy_store(tmp_path / "a.db", tmp_path / "b.db"))) as copy:
         assert list(copy.read_events(1)) == [event(1)]
 
 
@@ -80,7 +91,7 @@ def test_a_log_that_a_reader_made_large_is_cut_afterwards(tmp_path: Path, monkey
     limit, log = 50_000, tmp_path / "a.db-wal"
     settings = [f"{setting.partition('=')[0]}={limit}" for setting in store_module.SETTINGS if "size_limit" in setting]
     monkeypatch.setattr(store_module, "SETTINGS", ["journal_mode=WAL", "wal_autocheckpoint=4", *settings])
-    with closing(Store(tmp_path / "a.db")) as store, closing(sqlite3.connect(tmp_path / "a.db")) as reader:
+    with closing(SqliteStore(tmp_path / "a.db")) as store, closing(sqlite3.connect(tmp_path / "a.db")) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM events").fetchall()
         for number in range(1, 30):
@@ -92,7 +103,7 @@ def test_a_log_that_a_reader_made_large_is_cut_afterwards(tmp_path: Path, monkey
         assert log.stat().st_size <= limit
 
 
-def test_every_thread_reads_and_its_connection_ends_with_it(store: Store) -> None:
+def test_every_thread_reads_and_its_connection_ends_with_it(store: SqliteStore) -> None:
     """Export threads come and go for months: they must not leave anything open behind them."""
     store.append([event(1)])
     numbers: list[int] = []
@@ -107,21 +118,23 @@ def test_every_thread_reads_and_its_connection_ends_with_it(store: Store) -> Non
         assert links.count(str(store.path)) <= 3  # the store's own; and SQLite keeps one at hand for the next
 
 
-def test_an_index_that_points_to_other_rows_is_not_believed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_points_to_other_rows_is_not_believed(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.append([event(1, decision="first", key="k"), event(2, decision="other", key="l")])
     store.close()
     content, start = store.path.read_bytes(), (root_page(store.path, "events_by_decision") - 1) * PAGE_BYTES
     page = content[start : start + PAGE_BYTES].replace(b"first", b"other")
     store.path.write_bytes(content[:start] + page + content[start + PAGE_BYTES :])
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)  # or it would be repaired
-    with closing(Store(store.path)) as again:
+    with closing(SqliteStore(store.path)) as again:
         assert again.event_with_key(1, "k") == event(1, decision="first", key="k")
         with pytest.raises(DamageError) as caught:
             again.events_of_decision(1, "other")
         assert is_damage(caught.value)
 
 
-def test_a_stream_is_added_once_and_no_id_is_used_again(store: Store, tmp_path: Path) -> None:
+def test_a_stream_is_added_once_and_no_id_is_used_again(store: SqliteStore, tmp_path: Path) -> None:
     row = store.add_stream("shop", 1, "{}")
     assert row is not None
     assert row.is_sound
@@ -136,10 +149,10 @@ def test_a_stream_is_added_once_and_no_id_is_used_again(store: Store, tmp_path: 
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def test_tokens(store: Store, tmp_path: Path) -> None:
+def test_tokens(store: SqliteStore, tmp_path: Path) -> None:
     """They may be changed beside a server. Once there has been one, a token is needed."""
     assert not store.requires_token
-    with closing(Store(tmp_path / "a.db", shared=True)) as beside:
+    with closing(SqliteStore(tmp_path / "a.db", shared=True)) as beside:
         assert beside.add_token(Token("shop", "h1", True, 1))
         assert not beside.add_token(Token("shop", "h2", True, 1.0))
         assert store.read_tokens() == [Token("shop", "h1", True, 1.0)]
@@ -152,7 +165,7 @@ def test_tokens(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["full = 1", "hash = 'h2'", "created = 2.0", "full = 'x'", "digest = x'00'"])
-def test_a_changed_token_is_not_accepted(store: Store, tmp_path: Path, change: str) -> None:
+def test_a_changed_token_is_not_accepted(store: SqliteStore, tmp_path: Path, change: str) -> None:
     """A flipped flag does not turn a token that may only read into a full one."""
     for name in ("reader", "writer"):
         store.add_token(Token(name, name, name == "writer", 1.0))
@@ -165,50 +178,50 @@ def test_a_changed_token_is_not_accepted(store: Store, tmp_path: Path, change: s
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = 'no'"])
-def test_access_fails_closed(store: Store, tmp_path: Path, change: str) -> None:
+def test_access_fails_closed(store: SqliteStore, tmp_path: Path, change: str) -> None:
     """Whether tokens are needed is not known any more: they are, also after a repair."""
     store.add_token(Token("shop", "h", True, 1.0))
     edit(tmp_path / "a.db", "DELETE FROM tokens")
     edit(tmp_path / "a.db", f"{change} WHERE name = 'guarded'")
     assert store.requires_token
     store.close()
-    with closing(Store(tmp_path / "a.db")) as again:
+    with closing(SqliteStore(tmp_path / "a.db")) as again:
         assert again.requires_token
 
 
 # --- who may open it -------------------------------------------------------------------------------------------------
 
 
-def test_links_lead_to_the_same_lock(store: Store, tmp_path: Path) -> None:
+def test_links_lead_to_the_same_lock(store: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "b.db").symlink_to(Path("..") / "link.db")
     (tmp_path / "folder").symlink_to(tmp_path)
     for name in ("a.db", "link.db", "elsewhere/b.db", "folder/a.db", "elsewhere/../a.db"):
-        with rejects(error=StoreError, path=tmp_path / "a.db", code="in_use") as caught:
-            Store(tmp_path / name)
+        with rejects(error=StoreError, where=tmp_path / "a.db", code="in_use") as caught:
+            SqliteStore(tmp_path / name)
         assert f"(process {os.getpid()})" in caught.value.problem
     if sys.platform == "linux":
         (tmp_path / "a.db.lock").rename(tmp_path / "b.db.lock")  # as if the file were mounted in another folder
-        with rejects(error=StoreError, path=tmp_path / "a.db", code="in_use"):
-            Store(tmp_path / "a.db")
+        with rejects(error=StoreError, where=tmp_path / "a.db", code="in_use"):
+            SqliteStore(tmp_path / "a.db")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_store_is_free_once_its_process_is_gone(tmp_path: Path, how: signal.Signals) -> None:
-    script = f"""from windvane.service.store import Store
-store = Store({str(tmp_path / "a.db")!r})
+    script = f"""from windvane.service.store import SqliteStore
+store = SqliteStore({str(tmp_path / "a.db")!r})
 print(1, flush=True)
 input()"""
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"1\n"
     with rejects(error=StoreError, code="in_use") as caught:
-        Store(tmp_path / "a.db")
+        SqliteStore(tmp_path / "a.db")
     assert f"(process {process.pid})" in caught.value.problem
     process.send_signal(how)
     process.communicate()
-    Store(tmp_path / "a.db").close()
+    SqliteStore(tmp_path / "a.db").close()
 
 
 def test_a_lock_that_is_no_plain_file_is_left_alone(tmp_path: Path) -> None:
@@ -217,43 +230,43 @@ def test_a_lock_that_is_no_plain_file_is_left_alone(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b.db.lock")
     (tmp_path / "c.db.lock").mkdir()
     for name in ("a.db", "b.db", "c.db"):
-        with rejects(error=StoreError, path=tmp_path / name, code="unlockable"):
-            Store(tmp_path / name)
+        with rejects(error=StoreError, where=tmp_path / name, code="unlockable"):
+            SqliteStore(tmp_path / name)
     assert (tmp_path / "victim").read_text() == "precious"
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_a_store_with_two_names_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_store_with_two_names_is_refused(store: SqliteStore, tmp_path: Path) -> None:
     """Each name would have a log of its own beside it, and one of them would be lost."""
     os.link(tmp_path / "a.db", tmp_path / "b.db")
-    with rejects(error=StoreError, path=tmp_path / "b.db", code="hard_links"):
-        Store(tmp_path / "b.db")
+    with rejects(error=StoreError, where=tmp_path / "b.db", code="hard_links"):
+        SqliteStore(tmp_path / "b.db")
     store.close()
-    with rejects(error=StoreError, path=tmp_path / "a.db", code="hard_links"):
-        Store(tmp_path / "a.db")
+    with rejects(error=StoreError, where=tmp_path / "a.db", code="hard_links"):
+        SqliteStore(tmp_path / "a.db")
     (tmp_path / "b.db").unlink()
-    Store(tmp_path / "a.db").close()
+    SqliteStore(tmp_path / "a.db").close()
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_only_its_owner_can_read_a_store(tmp_path: Path, shared: bool) -> None:
-    Store(tmp_path / "a.db").close()
+    SqliteStore(tmp_path / "a.db").close()
     assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
     (tmp_path / "a.db").chmod(0o644)  # as after a restored backup
-    with closing(Store(tmp_path / "a.db", shared=shared)) as store:
+    with closing(SqliteStore(tmp_path / "a.db", shared=shared)) as store:
         store.add_token(Token("t", "h", True, 1.0))
         for path in tmp_path.glob("a.db*"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
-def test_a_store_that_is_moved_away_is_not_written_to(store: Store, tmp_path: Path) -> None:
+def test_a_store_that_is_moved_away_is_not_written_to(store: SqliteStore, tmp_path: Path) -> None:
     names = ("a.db", "a.db-wal", "a.db-shm")
     store.append([event(1)])
     (tmp_path / "elsewhere").mkdir()
     for name in names:
         (tmp_path / name).rename(tmp_path / "elsewhere" / name)
     for use in (store.check_in_place, store.check_writable, lambda: store.add_stream("a", 1.0, "{}"), store.repair):
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(STORE_ERRORS):
             use()
     assert not list(tmp_path.glob("a.db.damaged*"))
     assert not (tmp_path / "a.db").exists()  # nothing is created in its place
@@ -274,9 +287,9 @@ def test_a_store_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         path = tmp_path / f"{count}.db"
         with monkeypatch.context() as patch:
             patch.setattr(database, "SCHEMA", ";".join([*statements[:count], "SELECT * FROM nowhere"]))
-            with rejects(error=StoreError, path=path, code="unreadable"):
-                Store(path)
-        with closing(Store(path)) as store:
+            with rejects(error=StoreError, where=path, code="unreadable"):
+                SqliteStore(path)
+        with closing(SqliteStore(path)) as store:
             store.append([event(1)])
 
 
@@ -286,7 +299,7 @@ def test_processes_that_create_a_store_at_once(tmp_path: Path) -> None:
 
     def add_token(number: int) -> None:
         try:
-            with closing(Store(tmp_path / "a.db", shared=True)) as beside:
+            with closing(SqliteStore(tmp_path / "a.db", shared=True)) as beside:
                 beside.add_token(Token(f"t{number}", f"h{number}", True, 1.0))
         except Exception as error:
             errors.append(error)
@@ -297,7 +310,7 @@ def test_processes_that_create_a_store_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    with closing(Store(tmp_path / "a.db")) as store:
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
         assert len(store.read_tokens()) == 8
 
 
@@ -312,8 +325,8 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
         for shared in (False, True):
-            with rejects(error=StoreError, path=path, code=code):
-                Store(path, shared=shared)
+            with rejects(error=StoreError, where=path, code=code):
+                SqliteStore(path, shared=shared)
         assert before is None or path.read_bytes() == before
         assert not (tmp_path / f"{name}-wal").exists()
 
@@ -321,7 +334,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stated", ["1", "2", "7"])
 def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> None:
     path = tmp_path / "a.db"
-    Store(path).close()
+    SqliteStore(path).close()
     if stated == "1":  # which had no checksums
         edit(path, "DROP TABLE meta")
         edit(path, "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
@@ -335,8 +348,8 @@ def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> Non
             write_row(connection, "meta", "format", stated)
     content = path.read_bytes()
     for options in ({}, {"shared": True}, {"shared": True, "read_only": True}):
-        with rejects(error=StoreError, path=path, code="format") as caught:
-            Store(path, **options)
+        with rejects(error=StoreError, where=path, code="format") as caught:
+            SqliteStore(path, **options)
         assert stated in caught.value.problem
         assert str(FORMAT) in caught.value.problem
     assert path.read_bytes() == content
@@ -344,26 +357,28 @@ def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> Non
 
 def test_a_store_without_settings_is_known_by_its_tables(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    Store(path).close()
+    SqliteStore(path).close()
     edit(path, "DELETE FROM meta")
-    with closing(Store(path)) as store:  # all tables are those of a store, to the letter: its settings are made again
+    with closing(
+        SqliteStore(path)
+    ) as store:  # all tables are those of a store, to the letter: its settings are made again
         assert store.requires_token
     edit(path, "DELETE FROM meta")
     edit(path, "ALTER TABLE events RENAME COLUMN kind TO sort")
-    with rejects(error=StoreError, path=path, code="not_a_store"):
-        Store(path)
+    with rejects(error=StoreError, where=path, code="not_a_store"):
+        SqliteStore(path)
 
 
 def test_places_where_nothing_can_be_written(tmp_path: Path) -> None:
-    with rejects(error=StoreError, path=tmp_path / "missing" / "a.db", code="no_folder"):
-        Store(tmp_path / "missing" / "a.db")
+    with rejects(error=StoreError, where=tmp_path / "missing" / "a.db", code="no_folder"):
+        SqliteStore(tmp_path / "missing" / "a.db")
     closed = tmp_path / "closed"
     closed.mkdir()
     closed.chmod(0o500)
     if os.geteuid() == 0:  # whom nothing stops in a plain folder
         closed = Path("/sys/kernel")
-    with rejects(error=StoreError, path=closed / "a.db", code="unlockable"):
-        Store(closed / "a.db")
+    with rejects(error=StoreError, where=closed / "a.db", code="unlockable"):
+        SqliteStore(closed / "a.db")
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
@@ -376,15 +391,15 @@ def test_what_is_only_read_is_not_created(tmp_path: Path, is_empty: bool) -> Non
         result = run_command(*line, "--store", path)
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.startswith(f"windvane: error: {path}: ")
-    with rejects(error=StoreError, path=path, code="no_store"):
-        Store(path, shared=True, create=False)
+    with rejects(error=StoreError, where=path, code="no_store"):
+        SqliteStore(path, shared=True, create=False)
     assert [file.stat().st_size for file in tmp_path.iterdir()] == [0] * is_empty
 
 
 def test_names_that_sqlite_would_read_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("file:a.db", ":memory:", "a?mode=ro.db", "a%20b.db", "a b.db"):
-        with closing(Store(name)) as store:
+        with closing(SqliteStore(name)) as store:
             store.append([event(1)])
         assert (tmp_path / name).is_file()
         assert query(tmp_path / name, "SELECT count(*) FROM events") == [(1,)]

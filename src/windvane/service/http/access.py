@@ -7,7 +7,6 @@ import hashlib
 import logging
 import math
 import secrets
-import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
-from windvane.service.store import Store, Token
+from windvane.service.store import STORE_ERRORS, Store, Token
 
 PREFIX = "wv_"
 RELOAD = 1.0  # seconds until a running server notices an added or removed token
@@ -100,7 +99,7 @@ class Access:
             raise Problem("unavailable", "the store cannot be read: the disk does not answer")
         try:
             reading.result()
-        except sqlite3.Error as error:
+        except STORE_ERRORS as error:
             self._report(error)
             raise Problem("unavailable", "the store cannot be read") from None
 

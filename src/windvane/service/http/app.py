@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
@@ -23,7 +22,7 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
-from windvane.service.store import Store
+from windvane.service.store import STORE_ERRORS, Store
 
 MOST_BYTES = 4 << 20
 STATIC = resources.files("windvane.service") / "static"
@@ -90,7 +89,7 @@ def create_app(
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
     app.mount("/docs", StaticFiles(directory=str(STATIC), packages=[("fastapi_offline", "static")]))
-    for kind in (Problem, RequestValidationError, HTTPException, sqlite3.Error, Exception):
+    for kind in (Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
@@ -114,7 +113,7 @@ async def _handle(request: Request, error: Exception) -> Response:
         headers = dict(error.headers or {})
         code = {404: "not-found", 405: "method-not-allowed", 500: "internal"}.get(error.status_code, "invalid")
         problem = Problem(code, f"{error.detail}; /docs lists all paths and methods")
-    elif isinstance(error, sqlite3.Error):
+    elif isinstance(error, STORE_ERRORS):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
         problem = Problem("unavailable", "the store cannot be read")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from windvane.records import to_datetime
 from windvane.service.engine import Engine
 from windvane.service.http.middleware import PARQUET, AbortedTransferError
 from windvane.service.problems import Problem
-from windvane.service.store import KINDS, UNREADABLE, Event, StreamRow, UnreadableEventError, check_event
+from windvane.service.store import KINDS, STORE_ERRORS, UNREADABLE, Event, StreamRow, UnreadableEventError, check_event
 
 NDJSON = "application/x-ndjson"
 CHUNK, CHUNK_BYTES = 1000, 1 << 18  # what a client that does not read keeps in memory
@@ -97,7 +96,7 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
                 problem = UnreadableEventError(after + 1, "is missing")
         except UnreadableEventError as error:
             problem = error
-        except sqlite3.DatabaseError as error:
+        except STORE_ERRORS as error:
             engine.report_damage(error)
             problem = UnreadableEventError(after + 1, "cannot be read")
         if chunk:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
-import shutil
 import sqlite3
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import (
@@ -30,6 +28,7 @@ from windvane.records import Counts
 from windvane.service.http.model_metrics import ModelNumbers, collect_models, read_model
 from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
+from windvane.service.store import Store
 from windvane.service.turns import Pauses, wait_while_changing
 
 if TYPE_CHECKING:
@@ -51,6 +50,13 @@ _COUNTS = {
     "held": (GaugeMetricFamily, "Rewards to be learned at the timeout"),
 }
 """The fields of :class:`windvane.records.Counts`, as metrics."""
+_SIZES = {
+    "store_bytes": "Size of the store",
+    "wal_bytes": "Size of the store's write-ahead log",
+    "disk_bytes": "Size of the store's disk",
+    "disk_free_bytes": "Free space on the store's disk",
+}
+"""What :meth:`windvane.service.store.Store.measure` returns, as metrics."""
 
 
 class StreamNumbers(NamedTuple):
@@ -120,9 +126,9 @@ class Metrics:
                     await wait_while_changing(stream)
                     numbers[name] = StreamNumbers.read(stream.core)
             await pauses.take()
-        return await asyncio.to_thread(self._write, list(_collect_engine(engine)), numbers, engine.store.path)
+        return await asyncio.to_thread(self._write, list(_collect_engine(engine)), numbers, engine.store)
 
-    def _write(self, families: list[Metric], streams: Mapping[str, StreamNumbers], store: Path) -> bytes:
+    def _write(self, families: list[Metric], streams: Mapping[str, StreamNumbers], store: Store) -> bytes:
         collected = _Collected([*families, *_measure_disk(store), *_collect_streams(streams)])
         return b"".join(map(generate_latest, (self._registry, collected)))
 
@@ -170,15 +176,7 @@ def _collect_streams(streams: Mapping[str, StreamNumbers]) -> Iterable[Metric]:
     yield from collect_models({name: numbers.model for name, numbers in streams.items()})
 
 
-def _measure_disk(store: Path) -> Iterable[Metric]:
-    """Yield sizes; omit those that cannot be read."""
-    for name, text, suffix in (
-        ("windvane_store_bytes", "Size of the store file", ""),
-        ("windvane_wal_bytes", "Size of the store's write-ahead log", "-wal"),
-    ):
-        with contextlib.suppress(OSError):
-            yield GaugeMetricFamily(name, text, store.with_name(store.name + suffix).stat().st_size)
-    with contextlib.suppress(OSError):
-        usage = shutil.disk_usage(store.parent)
-        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the store's disk", usage.total)
-        yield GaugeMetricFamily("windvane_disk_free_bytes", "Free space on the store's disk", usage.free)
+def _measure_disk(store: Store) -> Iterable[Metric]:
+    """Yield sizes; omit those that are not known."""
+    for name, size in store.measure().items():
+        yield GaugeMetricFamily(f"windvane_{name}", _SIZES[name], size)

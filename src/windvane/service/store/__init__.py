@@ -1,15 +1,5 @@
-"""The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
+"""The store: the streams, their logs, their last snapshots, and access tokens."""
 
-from windvane.service.store.database import READ_ERRORS as READ_ERRORS
-from windvane.service.store.database import DamageError as DamageError
-from windvane.service.store.database import MisplacedError as MisplacedError
-from windvane.service.store.database import Snapshot as Snapshot
-from windvane.service.store.database import SnapshotError as SnapshotError
-from windvane.service.store.database import StoreError as StoreError
-from windvane.service.store.database import StreamRow as StreamRow
-from windvane.service.store.database import Token as Token
-from windvane.service.store.database import is_damage as is_damage
-from windvane.service.store.database import try_read as try_read
 from windvane.service.store.events import CLOSED as CLOSED
 from windvane.service.store.events import DECIDED as DECIDED
 from windvane.service.store.events import KINDS as KINDS
@@ -20,4 +10,22 @@ from windvane.service.store.events import UNREADABLE as UNREADABLE
 from windvane.service.store.events import Event as Event
 from windvane.service.store.events import UnreadableEventError as UnreadableEventError
 from windvane.service.store.events import check_event as check_event
-from windvane.service.store.store import Store as Store
+from windvane.service.store.opening import open_store as open_store
+from windvane.service.store.protocol import Store as Store
+from windvane.service.store.records import READ_ERRORS as READ_ERRORS
+from windvane.service.store.records import STORE_ERRORS as STORE_ERRORS
+from windvane.service.store.records import Baseline as Baseline
+from windvane.service.store.records import DamageError as DamageError
+from windvane.service.store.records import DatabaseError as DatabaseError
+from windvane.service.store.records import Erasure as Erasure
+from windvane.service.store.records import FencedError as FencedError
+from windvane.service.store.records import MisplacedError as MisplacedError
+from windvane.service.store.records import Snapshot as Snapshot
+from windvane.service.store.records import SnapshotError as SnapshotError
+from windvane.service.store.records import StoreError as StoreError
+from windvane.service.store.records import StreamRow as StreamRow
+from windvane.service.store.records import Token as Token
+from windvane.service.store.records import TooManyStreamsError as TooManyStreamsError
+from windvane.service.store.records import is_damage as is_damage
+from windvane.service.store.records import try_read as try_read
+from windvane.service.store.sqlite.store import SqliteStore as SqliteStore

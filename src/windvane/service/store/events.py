@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.records import to_datetime, to_plain
-from windvane.service.store.database import Value, digest_row
+from windvane.service.store.records import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 REFITTED, REFIT_UNDONE = 11, 12

@@ -1,21 +1,17 @@
-"""The SQLite file behind a store: its tables, its rows with their checksums, and checks for damage.
-
-Every table except the events ends with a column ``digest``, the SHA-256 of the other columns.
-"""
+"""The SQLite file behind a store: its tables, its rows, and checks for damage."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-from windvane.errors import WindvaneError
+from windvane.service.store.records import READ_ERRORS, StoreError, Value, is_damage, is_sealed, seal_row
 
 FORMAT = 3
 PAGE_BYTES = 4096  # fixed, so that the first page of every store has the same layout: see opening.py
@@ -43,71 +39,6 @@ CREATE TABLE tokens (
 """
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
 REQUIRED_META = ("format", "id", "guarded")
-
-T = TypeVar("T")
-Value = str | float | bytes | None
-"""What a column may hold."""
-
-
-class StoreError(WindvaneError):
-    """The store at ``path`` cannot be used. ``problem`` says why and what to do.
-
-    ``code`` is one of "no_folder", "no_store", "gone", "in_use", "unlockable", "unreadable", "not_a_store", "format",
-    "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound".
-    """
-
-    def __init__(self, path: Path, code: str, problem: str) -> None:
-        self.path, self.code, self.problem = path, code, problem
-        super().__init__(f"{path}: {problem}")
-
-
-class DamageError(WindvaneError, sqlite3.DatabaseError):
-    """The file is inconsistent: a page, an index or a row was modified externally."""
-
-
-class MisplacedError(WindvaneError, sqlite3.OperationalError):
-    """The file is no longer at its path: new data would be lost."""
-
-
-class SnapshotError(WindvaneError, ValueError):
-    """A snapshot that was changed, or does not belong to the log."""
-
-
-READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises. Names of columns are decoded by Python's own module, which may fail."""
-
-
-class StreamRow(NamedTuple):
-    """A stream as it was created. ``digest`` is also where its chain of events starts."""
-
-    id: int
-    name: str
-    created: float
-    config: str
-    digest: bytes = b""
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the row matches its checksum."""
-        return is_sealed("streams", self)
-
-
-class Snapshot(NamedTuple):
-    """The state of a stream after its event ``number``, whose chain value is ``chain``."""
-
-    number: int
-    chain: bytes
-    agent: bytes
-    extra: bytes
-
-
-class Token(NamedTuple):
-    """An access token: its name, the hash of its secret, and whether it may change anything."""
-
-    name: str
-    hash: str
-    full: bool
-    created: float
 
 
 # --- files and connections -------------------------------------------------------------------------------------------
@@ -147,46 +78,12 @@ def remove_database(path: Path) -> None:
         add_suffix(path, suffix).unlink(missing_ok=True)
 
 
-def is_damage(error: BaseException) -> bool:
-    """Whether ``error`` says that the file is damaged, and not merely busy, full or unreachable."""
-    if isinstance(error, DamageError | UnicodeDecodeError):
-        return True
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
-    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 def may_be_damage(error: BaseException) -> bool:
     """Whether damage may have caused ``error``: for a table with a damaged name SQLite reports only "no such table"."""
     return is_damage(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
-def try_read(read: Callable[..., T], *arguments: Any) -> T | None:
-    """Return the result of ``read``, or None if the file cannot be read."""
-    try:
-        return read(*arguments)
-    except READ_ERRORS:
-        return None
-
-
 # --- rows ------------------------------------------------------------------------------------------------------------
-
-
-def digest_row(table: str, *values: Value) -> bytes:
-    """Return the checksum of a row of ``table``: of its values, with ``(length,)`` in the place of bytes, and of these
-    bytes."""
-    plain = [(len(value),) if isinstance(value, bytes) else value for value in values]
-    content = b"".join(value for value in values if isinstance(value, bytes))
-    return hashlib.sha256(ascii((table, *plain)).encode() + content).digest()
-
-
-def seal_row(table: str, *values: Value) -> tuple[Value, ...]:
-    """Return ``values`` followed by their checksum: a row of ``table``."""
-    return *values, digest_row(table, *values)
-
-
-def is_sealed(table: str, row: Sequence[Any]) -> bool:
-    """Whether a row ends with the checksum of its other values."""
-    return bool(row[-1] == digest_row(table, *row[:-1]))
 
 
 def insert_row(connection: sqlite3.Connection, table: str, row: Sequence[Any], on_conflict: str = "IGNORE") -> bool:

@@ -19,26 +19,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from windvane.service.store.database import (
+from windvane.service.store.events import STREAM_SPAN, UNREADABLE, Event, UnreadableEventError, check_event
+from windvane.service.store.records import READ_ERRORS, DamageError, StoreError, StreamRow, is_sealed, try_read
+from windvane.service.store.sqlite.database import (
     FORMAT,
-    READ_ERRORS,
-    DamageError,
-    StoreError,
-    StreamRow,
     add_suffix,
     create_private_file,
     create_tables,
     flush_folder,
     insert_row,
-    is_sealed,
     read_meta,
     remove_database,
-    try_read,
     write_row,
 )
-from windvane.service.store.events import STREAM_SPAN, UNREADABLE, Event, UnreadableEventError, check_event
-from windvane.service.store.marks import ID_BYTES, read_marks, read_store_id
-from windvane.service.store.opening import open_damaged
+from windvane.service.store.sqlite.marks import ID_BYTES, read_marks, read_store_id
+from windvane.service.store.sqlite.opening import open_damaged
 
 BUILDING, COMPLETED = ".repairing", ".repaired"  # endings of the name of a new store, until it is in its place
 MOST_COPIES = 5

@@ -2,7 +2,7 @@
 
 Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
 flushed to disk with every commit). A damaged store is rebuilt when it is opened; see
-:mod:`windvane.service.store.repair`.
+:mod:`windvane.service.store.sqlite.repair`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import filelock
 
-from windvane.service.store.database import (
+from windvane.service.store.events import STREAM_SPAN, Event
+from windvane.service.store.records import (
+    STORE_ERRORS,
     DamageError,
     MisplacedError,
     Snapshot,
@@ -28,20 +31,21 @@ from windvane.service.store.database import (
     StoreError,
     StreamRow,
     Token,
+    is_sealed,
+    seal_row,
+)
+from windvane.service.store.sqlite.database import (
     add_suffix,
     connect,
     find_damage,
     insert_row,
-    is_sealed,
     read_meta,
     remove_database,
-    seal_row,
     write_row,
 )
-from windvane.service.store.events import STREAM_SPAN, Event
-from windvane.service.store.marks import Marks, has_streams, marks_path, read_marks
-from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
-from windvane.service.store.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
+from windvane.service.store.sqlite.marks import Marks, has_streams, marks_path, read_marks
+from windvane.service.store.sqlite.opening import create_store, is_empty, lock_store, open_file, restrict_access
+from windvane.service.store.sqlite.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
 
 CHECKED_AT_START = 64 << 20
 """Bytes up to which a store is checked before it is served. Measured with the file in the page cache, SQLite's check
@@ -62,8 +66,8 @@ lock is reported as such. Commands take it for milliseconds, and wait longer the
 log = logging.getLogger("windvane.service")
 
 
-class Store:
-    """A store that is open. Any thread may use it; events are written by one thread at a time.
+class SqliteStore:
+    """A store in a file. Any thread may use it; events are written by one thread at a time.
 
     Parameters
     ----------
@@ -79,14 +83,16 @@ class Store:
     Attributes
     ----------
     path : Path
-        The file, with links resolved: a store and a link to it are the same store.
+        The file, with links resolved: a store and a link to it are the same store. ``name`` is the same as a string.
     is_checked : bool
         Whether the structure of the file has been checked.
     """
 
+    is_remote = False
+
     def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> None:
         self.path = Path(path).resolve()
-        self._location = str(self.path)  # faster than the path where it is asked for with every request
+        self.name = self._location = str(self.path)  # a string: every request asks for it
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
@@ -112,7 +118,7 @@ class Store:
             self._open()
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error | UnicodeDecodeError):
+            if isinstance(error, (*STORE_ERRORS, UnicodeDecodeError)):
                 raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
             raise
 
@@ -230,6 +236,17 @@ class Store:
             os.close(self._file)
             self._file = self._identity = None
 
+    def measure(self) -> dict[str, float]:
+        """Return the sizes of the file, of its write-ahead log and of its disk, and the free space on it, in bytes."""
+        sizes: dict[str, float] = {}
+        for name, suffix in (("store_bytes", ""), ("wal_bytes", "-wal")):
+            with contextlib.suppress(OSError):
+                sizes[name] = add_suffix(self.path, suffix).stat().st_size
+        with contextlib.suppress(OSError):
+            usage = shutil.disk_usage(self.path.parent)
+            sizes |= {"disk_bytes": usage.total, "disk_free_bytes": usage.free}
+        return sizes
+
     # --- transactions ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -294,6 +311,15 @@ class Store:
         """Return the event of the request with this Idempotency-Key."""
         return next(iter(self._find_events("key", stream, key)), None)
 
+    def find_events(
+        self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
+    ) -> list[Event]:
+        """Return the events with these keys, and those of these decisions, by stream and in order."""
+        found = {event[:2]: event for stream, key in keys for event in self._find_events("key", stream, key)}
+        for stream, decision in decisions:
+            found |= {event[:2]: event for event in self.events_of_decision(stream, decision)}
+        return [found[place] for place in sorted(found)]
+
     def _find_events(self, column: str, stream: int, value: str) -> list[Event]:
         """Look ``value`` up in an index, and read the rows from the table itself: the index may be damaged."""
         low, high = stream * STREAM_SPAN, (stream + 1) * STREAM_SPAN
@@ -337,7 +363,7 @@ class Store:
 
     def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
-        :mod:`windvane.service.store.marks`."""
+        :mod:`windvane.service.store.sqlite.marks`."""
         return read_marks(self.path, read_meta(self.connection).get("id", ""))
 
     def read_snapshot(self, stream: int) -> Snapshot | None:
@@ -367,9 +393,14 @@ class Store:
         self.mark_acknowledged({number: 0})
         return StreamRow(*row)
 
-    def read_streams(self) -> list[StreamRow]:
+    def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:  # a file has no shards
         """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
         return [StreamRow(*row) for row in self.connection.execute("SELECT * FROM streams NOT INDEXED ORDER BY id")]
+
+    def find_stream(self, name: str) -> StreamRow | None:
+        """Return the stream with this name."""
+        row = self.connection.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
+        return None if row is None else StreamRow(*row)
 
     # --- tokens ----------------------------------------------------------------------------------------------------
 

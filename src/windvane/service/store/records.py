@@ -1,0 +1,171 @@
+"""What stores hold and raise: streams, snapshots, tokens, the checksums of their rows, and errors.
+
+Every table except the events ends with a column ``digest``, the SHA-256 of the other columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from windvane.errors import WindvaneError
+
+T = TypeVar("T")
+Value = str | float | bytes | None
+"""What a column may hold."""
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+class StoreError(WindvaneError):
+    """A store cannot be used. ``where`` is its path or address without a password; ``problem`` says why and what to do.
+
+    ``code`` is one of "no_folder", "no_store", "gone", "in_use", "unlockable", "unreadable", "not_a_store", "format",
+    "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound"; for
+    PostgreSQL also "unreachable", "refused", "no_standby", "name_taken" and "not_installed".
+    """
+
+    def __init__(self, where: Path | str, code: str, problem: str) -> None:
+        self.where, self.code, self.problem = where, code, problem
+        super().__init__(f"{where}: {problem}")
+
+
+class DatabaseError(WindvaneError):
+    """The database cannot be read or written now. ``sqlstate`` is PostgreSQL's code of the error, if it gave one."""
+
+    def __init__(self, problem: str, sqlstate: str | None = None) -> None:
+        super().__init__(problem)
+        self.sqlstate = sqlstate
+
+
+class DamageError(DatabaseError):
+    """The file is inconsistent: a page, an index or a row was modified externally."""
+
+
+class MisplacedError(DatabaseError):
+    """The file is no longer at its path: new data would be lost."""
+
+
+class FencedError(WindvaneError):
+    """This node no longer owns the shards of ``streams`` (ids): nothing was written."""
+
+    def __init__(self, streams: Collection[int]) -> None:
+        self.streams = frozenset(streams)
+        super().__init__(f"another node owns {len(self.streams)} of the streams")
+
+
+class TooManyStreamsError(WindvaneError):
+    """The store has ``most`` streams, which is the limit."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"the store has {most:,} streams, which is the limit")
+
+
+class SnapshotError(WindvaneError, ValueError):
+    """A snapshot that was changed, or does not belong to the log."""
+
+
+STORE_ERRORS = (sqlite3.Error, DatabaseError)
+"""What a store raises when it cannot be read or written."""
+READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, DatabaseError)
+"""What reading a damaged file raises. Names of columns are decoded by Python's own module, which may fail."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether ``error`` says that the file is damaged, and not merely busy, full or unreachable."""
+    if isinstance(error, DamageError | UnicodeDecodeError):
+        return True
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
+    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def try_read(read: Callable[..., T], *arguments: Any) -> T | None:
+    """Return the result of ``read``, or None if the store cannot be read."""
+    try:
+        return read(*arguments)
+    except READ_ERRORS:
+        return None
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+class StreamRow(NamedTuple):
+    """A stream as it was created. ``digest`` is also where its chain of events starts."""
+
+    id: int
+    name: str
+    created: float
+    config: str
+    digest: bytes = b""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the row matches its checksum."""
+        return is_sealed("streams", self)
+
+
+class Snapshot(NamedTuple):
+    """The state of a stream after its event ``number``, whose chain value is ``chain``."""
+
+    number: int
+    chain: bytes
+    agent: bytes
+    extra: bytes
+
+
+class Baseline(NamedTuple):
+    """Where replays of a stream begin whose log is not whole.
+
+    Events up to number ``removed`` are gone: ``removed_chain`` is the chain value of the last of them, ``first_time``
+    and ``last_time`` are the times of the first and the last. Requests of later events, up to the one of ``snapshot``,
+    may be erased.
+    """
+
+    snapshot: Snapshot
+    removed: int
+    removed_chain: bytes
+    first_time: float | None
+    last_time: float | None
+
+
+class Erasure(NamedTuple):
+    """What is erased of a stream: events up to ``baseline.removed``, and the ``requests`` of events by number."""
+
+    stream: int
+    baseline: Baseline
+    requests: tuple[int, ...] = ()
+
+
+class Token(NamedTuple):
+    """An access token: its name, the hash of its secret, and whether it may change anything."""
+
+    name: str
+    hash: str
+    full: bool
+    created: float
+
+
+# --- checksums -------------------------------------------------------------------------------------------------------
+
+
+def digest_row(table: str, *values: Value) -> bytes:
+    """Return the checksum of a row of ``table``: of its values, with ``(length,)`` in the place of bytes, and of these
+    bytes."""
+    plain = [(len(value),) if isinstance(value, bytes) else value for value in values]
+    content = b"".join(value for value in values if isinstance(value, bytes))
+    return hashlib.sha256(ascii((table, *plain)).encode() + content).digest()
+
+
+def seal_row(table: str, *values: Value) -> tuple[Value, ...]:
+    """Return ``values`` followed by their checksum: a row of ``table``."""
+    return *values, digest_row(table, *values)
+
+
+def is_sealed(table: str, row: Sequence[Any]) -> bool:
+    """Whether a row ends with the checksum of its other values."""
+    return bool(row[-1] == digest_row(table, *row[:-1]))
