@@ -1,13 +1,18 @@
 """Hypothesis profiles (examples are derived from the test itself, so that a run in CI can be repeated), and the
-fixtures that several files use: a browser, and servers that start quickly."""
+fixtures that several files use: a browser, servers that start quickly, and a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from support.postgres import Cluster
 
 settings.register_profile(
     "windvane", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -55,3 +60,28 @@ def fork_server():
     running = ForkServer()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A private PostgreSQL server, one for every process that runs tests."""
+    from support.postgres import Cluster
+
+    running = Cluster()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def database(cluster: Cluster) -> Iterator[str]:
+    """The name of a new, empty database. A test may stop the server: it is started again for the next one."""
+    cluster.start()
+    name = cluster.create_database()
+    yield name
+    cluster.drop_database(name)
+
+
+@pytest.fixture
+def database_url(cluster: Cluster, database: str) -> str:
+    """The connection string of a new, empty database."""
+    return cluster.url(database)

@@ -171,6 +171,18 @@ with windvane.testing.serve(timeout=120.0) as client:
     assert done.stdout.split("\n") == ["recorded", "200", "200", "501 True", ""], done.stderr
 
 
+def test_with_postgres(tmp_path: Path) -> None:
+    """The extra brings what PostgreSQL needs, without a compiler; the service alone brings none of it."""
+    brought = distributions(PROJECT["optional-dependencies"]["postgres"])
+    added = brought - distributions(PROJECT["optional-dependencies"]["service"])
+    assert {"psycopg", "psycopg-binary", "psycopg-pool", "setproctitle"} <= added
+    assert not HEAVY & brought
+    python = create_environment(tmp_path / "environment", "postgres")
+    code = "import psycopg, psycopg_pool, setproctitle, uvicorn; print(psycopg.pq.__impl__)"
+    done = run_python(python, code, tmp_path)
+    assert done.stdout == "binary\n", done.stderr
+
+
 def test_the_lists_of_the_program_are_complete() -> None:
     imported: set[str] = set()
     for path in (SOURCE / "windvane").rglob("*.py"):

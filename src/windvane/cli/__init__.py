@@ -16,8 +16,8 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
-    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich",
-    "starlette", "tomlkit", "typer", "uvicorn",
+    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "psycopg_pool", "pyarrow", "pydantic",
+    "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
