@@ -17,7 +17,9 @@ def is_postgres(where: str | Path) -> bool:
     return isinstance(where, str) and where.startswith(PREFIXES)
 
 
-def open_store(where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> Store:
+def open_store(
+    where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False, lazy: bool = False
+) -> Store:
     """Open the store at ``where``: the path of an SQLite file, or the address of a PostgreSQL database.
 
     Parameters
@@ -30,6 +32,8 @@ def open_store(where: str | Path, *, shared: bool = False, create: bool = True, 
         Create a store that does not exist.
     read_only
         Write nothing. Needs ``shared``.
+    lazy
+        Do not fail if a database cannot be reached now: :meth:`Store.open` tries again.
     """
     if not is_postgres(where):
         return SqliteStore(where, shared=shared, create=create, read_only=read_only)
@@ -37,4 +41,4 @@ def open_store(where: str | Path, *, shared: bool = False, create: bool = True, 
         raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
     from windvane.service.store.postgres.store import PostgresStore
 
-    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only)
+    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only, lazy=lazy)

@@ -31,6 +31,9 @@ class Store(Protocol):
     is_remote: bool
     is_checked: bool
 
+    def open(self) -> None:
+        """Open a store that could not be reached when this object was made; do nothing if it is open."""
+
     def close(self) -> None:
         """Close the store."""
 

@@ -78,11 +78,6 @@ _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"""
 
 
-def find_shard(name: str, shards: int) -> int:
-    """Return the shard of the stream with this name."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
-
-
 # --- open and create -------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, is_usable
@@ -18,7 +19,6 @@ from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
-    find_shard,
     hold_lock,
     open_tables,
     write_meta,
@@ -60,6 +60,8 @@ class PostgresStore(Lookups):
         Create the tables if there are none.
     read_only
         Write nothing.
+    lazy
+        Do not fail if the database cannot be reached now: :meth:`open` tries again.
     connections
         Most connections for reading and for small changes. One more is for events.
 
@@ -68,7 +70,7 @@ class PostgresStore(Lookups):
     name : str
         The address without the password.
     shards : int
-        The number of shards; see :func:`windvane.service.store.postgres.schema.find_shard`.
+        The number of shards; see :func:`windvane.cluster_map.shard_of`.
     """
 
     is_remote = True
@@ -80,17 +82,30 @@ class PostgresStore(Lookups):
         shared: bool = False,
         create: bool = True,
         read_only: bool = False,
+        lazy: bool = False,
         connections: int = CONNECTIONS,
     ) -> None:
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
-        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
-            self.shards = open_tables(self.address, connection, create=create and not read_only, migrate=not shared)
+        self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
-        if not shared:
+        try:
+            self.open()
+        except StoreError as error:
+            if error.code != "unreachable" or not lazy:
+                raise
+
+    def open(self) -> None:
+        """Connect, and create or migrate the tables; do nothing if that was done."""
+        if self._is_open:
+            return
+        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
+            self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
+        if not self._is_shared:
             self.repair()
+        self._is_open = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -195,7 +210,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have, because it is copied from another store. Raises :class:`TooManyStreamsError`
         if the store has ``most`` streams, and :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        shard = find_shard(name, self.shards)
+        shard = shard_of(name, self.shards)
         with self._transaction() as connection:
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard, epoch)
@@ -213,7 +228,7 @@ class PostgresStore(Lookups):
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
         with self._transaction() as connection:
-            fence_shard(connection, find_shard(row.name, self.shards), epoch, [row.id])
+            fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
             connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
             for table in ("events", "snapshots", "baselines"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))

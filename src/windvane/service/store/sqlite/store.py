@@ -212,6 +212,9 @@ class SqliteStore:
         if own is not None:
             own.connection.close()
 
+    def open(self) -> None:
+        """Do nothing: the file is open."""
+
     def close(self) -> None:
         """Close the file; another process may then open it."""
         with self._writing:
