@@ -22,10 +22,9 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
-from windvane.service.cluster.placement import Placement
+from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
 from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
@@ -48,9 +47,6 @@ TICK = 1.0  # seconds between checks of timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
 REBUILDING = "it is being rebuilt after a failure"
 
-if TYPE_CHECKING:
-    from windvane.service.cluster.keeper import Keeper
-
 log = logging.getLogger("windvane.service")
 
 
@@ -66,10 +62,10 @@ class Engine:
         self,
         store: Store,
         count_commit: Callable[[int, float], None] = lambda *_: None,
-        keeper: Keeper | None = None,
+        node: NodeSettings | None = None,
     ) -> None:
         self.store, self._count_commit = store, count_commit
-        self.placement = None if keeper is None else Placement(self, keeper)
+        self.placement = None if node is None else Placement(self, node)
         self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
@@ -89,9 +85,7 @@ class Engine:
 
     async def start(self) -> None:
         """Begin to rebuild the streams. Requests are rejected until that is done."""
-        self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
-        if self.placement is not None:
-            self.placement.start(self._loop)
+        self.loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
@@ -119,6 +113,11 @@ class Engine:
             self.failure = NotReady.after(error)
             if self._committer is not None:
                 self._committer.give_up(error)
+
+    def begin_draining(self) -> None:
+        """Let other nodes take the streams, while requests are still accepted."""
+        if self.placement is not None and self.failure is None:
+            self.tasks.start(self.placement.leave())
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
@@ -228,7 +227,7 @@ class Engine:
     def report_damage(self, error: Exception) -> None:
         """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
         if is_damage(error):
-            self._loop.call_soon_threadsafe(self.fail, error)
+            self.loop.call_soon_threadsafe(self.fail, error)
 
     @property
     def not_ready(self) -> NotReady | None:

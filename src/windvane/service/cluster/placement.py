@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
@@ -21,7 +21,8 @@ from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
 from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, StreamRow
+from windvane.service.store import STORE_ERRORS, DatabaseError, StreamRow
+from windvane.service.store.migrations import FORMAT
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.service.turns import wait_while_held
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
     from windvane.service.engine import Engine
 
+JOIN_SECONDS = 5.0  # to wait for the keeper to join
 LOADERS = 2  # threads that load streams
 RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
 
@@ -45,11 +47,21 @@ class ElsewhereError(WindvaneError):
         super().__init__(f"node {node!r} serves this stream")
 
 
-class Placement:
-    """The shards that the node of ``keeper`` serves, and the streams in them. Used in the event loop."""
+class NodeSettings(NamedTuple):
+    """A node: its name, the address at which others reach it, and its version of windvane."""
 
-    def __init__(self, engine: Engine, keeper: Keeper) -> None:
-        self._engine, self.keeper = engine, keeper
+    name: str
+    url: str
+    version: str
+
+
+class Placement:
+    """The shards that a node serves, and the streams in them. Used in the event loop, except where noted."""
+
+    def __init__(self, engine: Engine, node: NodeSettings) -> None:
+        self._engine, self.node = engine, node
+        self.keeper: Keeper | None = None  # once the database was reached
+        self._secret = ""
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
@@ -59,17 +71,19 @@ class Placement:
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hold leases. The engine recovers meanwhile."""
-        self.keeper.start(loop, on_change=self.sync, on_surplus=self.give_up)
-
     def recover(self) -> Recovery:
         """Take the node's own shards again, in a thread, and return their streams, none of them loaded.
 
         Taking them waits for commits of unknown outcome, and ends the epochs in which they were made.
         """
+        store: Any = self._engine.store
+        store.open()
+        if self.keeper is None:
+            self.keeper, self._secret = self._join(store), store.read_secret()
+        if not self.keeper.wait_until_joined(JOIN_SECONDS):
+            raise self.keeper.problem or DatabaseError("the database does not respond")
         epochs = self.keeper.retake()
-        rows = self._engine.store.read_streams(epochs)
+        rows = store.read_streams(epochs)
         warm_up([AdaptiveGLMUCB])
         self._recovered = epochs
         return Recovery({row.name: row for row in rows}, {}, {}, {})
@@ -82,24 +96,46 @@ class Placement:
         self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
         self.sync()
 
+    def _join(self, store: Any) -> Keeper:
+        """Begin to hold leases, in a thread of the keeper."""
+        from windvane.service.cluster.keeper import Callbacks, Keeper  # it needs psycopg
+
+        callbacks = Callbacks(
+            on_taken=lambda _: self.sync(),
+            on_lost=lambda _: self.sync(),
+            on_map=lambda _: None,
+            on_excess=self.give_up,
+        )
+        keeper = Keeper(
+            store.address, *self.node, format=FORMAT, count=store.shards, loop=self._engine.loop, callbacks=callbacks
+        )
+        keeper.start()
+        return keeper
+
     async def stop(self) -> None:
         """Release all shards, whose streams are stored."""
         self.epochs = {}
-        await asyncio.to_thread(self.keeper.stop)
+        if self.keeper is not None:
+            await asyncio.to_thread(self.keeper.stop)
         self._threads.shutdown(wait=False)
+
+    def read_secret(self) -> str:
+        """Return the secret that all nodes share; empty before the database was reached."""
+        return self._secret
 
     async def leave(self) -> None:
         """Give up all shards before the service stops: other nodes serve them meanwhile."""
-        self.keeper.take_nothing()
-        await self._release(list(self.epochs))
+        if self.keeper is not None:
+            self.keeper.take_nothing()
+            await self._release(list(self.epochs))
 
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Serve the shards that the keeper has taken, and drop those that it has lost."""
-        if self._engine.failure is not None:
+        if self._engine.failure is not None or self.keeper is None:
             return  # the recovery begins with the shards that are owned then
-        owned = self.keeper.owned
+        owned = self.keeper.epochs
         for shard, epoch in list(self.epochs.items()):
             if owned.get(shard) != epoch:
                 self._drop(shard)
@@ -139,7 +175,6 @@ class Placement:
                 self._fenced[shard] = self.epochs[shard]
                 log.warning("shard %d was taken by another node", shard)
                 self._drop(shard)
-        self.keeper.wake()
 
     def _drop(self, shard: int) -> None:
         del self.epochs[shard]
@@ -151,7 +186,13 @@ class Placement:
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
-        return shard_of(name, self.keeper.shards)
+        return shard_of(name, self.shards)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of the store."""
+        count: int = self._engine.store.shards  # type: ignore[attr-defined] - only a database has shards
+        return count
 
     # --- giving shards up ------------------------------------------------------------------------------------------
 
@@ -176,6 +217,7 @@ class Placement:
                 await self._engine.flush()
             for shard in epochs:
                 self._drop(shard)
+            assert self.keeper is not None  # shards are owned
             await self._run(self.keeper.release, epochs)
         except (Problem, TimeoutError, *STORE_ERRORS) as error:
             log.warning("shards %s are not released: %s", sorted(epochs), error)
@@ -187,16 +229,18 @@ class Placement:
     @property
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
-        return self.keeper.not_ready
+        problem = None if self.keeper is None else self.keeper.problem
+        return None if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
         """Return the epoch of the shard of a stream; raise if this node does not own it."""
+        assert self.keeper is not None  # the engine is ready
         shard = self.shard_of(name)
         epoch = self.keeper.owns(shard)
         if epoch is not None and self.epochs.get(shard) == epoch:
             return epoch
-        owner = self.keeper.find_owner(shard)
-        if owner is None or owner.instance == self.keeper.instance:
+        owner = self.keeper.map.owners.get(shard)
+        if owner is None or owner.instance == self.keeper.node.instance:
             raise Problem("unavailable", f"no node owns shard {shard} now; try again")
         raise ElsewhereError(owner.name, owner.url)
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,7 +15,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import windvane
-from windvane.service.cluster.placement import ElsewhereError
+from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
 from windvane.service.http import routes
 from windvane.service.http.access import Access
@@ -26,9 +25,6 @@ from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
 from windvane.service.store import STORE_ERRORS, Store
-
-if TYPE_CHECKING:
-    from windvane.service.cluster.keeper import Keeper
 
 MOST_BYTES = 4 << 20
 STATIC = resources.files("windvane.service") / "static"
@@ -49,7 +45,7 @@ def create_app(
     closed: bool = False,
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
-    keeper: Keeper | None = None,
+    node: NodeSettings | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -69,12 +65,12 @@ def create_app(
         Whether to write a line to the log for every request.
     closing
         Set it when the server is about to stop: it ends responses that would otherwise never end.
-    keeper
-        Holds the leases of this node, in a cluster.
+    node
+        Of a server that shares its store with others.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit, keeper)
-    forwarder = None if keeper is None else Forwarder(keeper.read_secret)
+    engine = Engine(store, metrics.count_commit, node)
+    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

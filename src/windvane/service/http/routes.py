@@ -158,7 +158,7 @@ async def get_readiness(request: Request) -> Response:
     placement = request.app.state.engine.placement
     if placement is None:
         return respond({"status": "ready"})
-    return respond(records.Health(status="ready", node=placement.keeper.name, shards=sorted(placement.epochs)))
+    return respond(records.Health(status="ready", node=placement.node.name, shards=sorted(placement.epochs)))
 
 
 @service.get("/v1/cluster", response_model=ClusterInfo)

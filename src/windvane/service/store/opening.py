@@ -17,8 +17,16 @@ def is_postgres(where: str | Path) -> bool:
     return isinstance(where, str) and where.startswith(PREFIXES)
 
 
+def name_store(where: str | Path) -> str:
+    """Return a path or address as messages show it, without a password."""
+    if not is_postgres(where):
+        return str(where)
+    scheme, _, rest = str(where).partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
 def open_store(
-    where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False, lazy: bool = False
+    where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False, **options: bool
 ) -> Store:
     """Open the store at ``where``: the path of an SQLite file, or the address of a PostgreSQL database.
 
@@ -32,8 +40,8 @@ def open_store(
         Create a store that does not exist.
     read_only
         Write nothing. Needs ``shared``.
-    lazy
-        Do not fail if a database cannot be reached now: :meth:`Store.open` tries again.
+    **options
+        ``lazy`` and ``needs_standby``: see :class:`windvane.service.store.postgres.store.PostgresStore`.
     """
     if not is_postgres(where):
         return SqliteStore(where, shared=shared, create=create, read_only=read_only)
@@ -41,4 +49,4 @@ def open_store(
         raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
     from windvane.service.store.postgres.store import PostgresStore
 
-    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only, lazy=lazy)
+    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only, **options)

@@ -10,7 +10,7 @@ from typing import Any
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
-from windvane.service.store.records import Baseline, Snapshot, SnapshotError, StreamRow, Token, is_sealed
+from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, Token, is_sealed
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
@@ -160,6 +160,14 @@ class Lookups:
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
         return next((StreamRow._make(row) for row in self.query(f"{_STREAM} WHERE name = %s", name)), None)
+
+    def read_secret(self) -> str:
+        """Return the secret that the nodes of a cluster share."""
+        with self.reading() as connection:
+            secret = read_meta(connection).get("secret")
+        if not secret:
+            raise DamageError("the setting 'secret' is missing, or does not match its checksum")
+        return secret
 
     @property
     def requires_token(self) -> bool:

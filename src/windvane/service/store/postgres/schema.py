@@ -131,6 +131,14 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     return int(shards)
 
 
+def has_standby(connection: Connection) -> bool:
+    """Return whether a commit waits until a standby has it: then the loss of one machine loses nothing."""
+    ((names, level),) = connection.execute(
+        "SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
+    ).fetchall()
+    return bool(names.strip()) and level in ("on", "remote_apply")
+
+
 def hold_lock(connection: Connection) -> None:
     """Wait for :data:`LOCK`, and hold it until the end of the transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))

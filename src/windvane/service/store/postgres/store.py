@@ -19,6 +19,7 @@ from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
+    has_standby,
     hold_lock,
     open_tables,
     write_meta,
@@ -62,6 +63,8 @@ class PostgresStore(Lookups):
         Write nothing.
     lazy
         Do not fail if the database cannot be reached now: :meth:`open` tries again.
+    needs_standby
+        Refuse a database that does not commit to a standby as well.
     connections
         Most connections for reading and for small changes. One more is for events.
 
@@ -83,12 +86,14 @@ class PostgresStore(Lookups):
         create: bool = True,
         read_only: bool = False,
         lazy: bool = False,
+        needs_standby: bool = False,
         connections: int = CONNECTIONS,
     ) -> None:
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
         self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
+        self._needs_standby = needs_standby
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         try:
@@ -103,6 +108,9 @@ class PostgresStore(Lookups):
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
+            if self._needs_standby and not has_standby(connection):
+                problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
+                raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
             self.repair()
         self._is_open = True
