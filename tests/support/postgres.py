@@ -174,7 +174,7 @@ class Cluster:
         parameters = options if host else {"host": str(self.folder), **options}
         secret = "" if password is None else f":{quote(password, safe='')}"
         address = f"{host}:{parameters.pop('port', self.port)}" if host else ""
-        query = f"?{urlencode(parameters)}" if parameters else ""
+        query = f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
         return f"postgresql://{quote(user)}{secret}@{address}/{quote(database)}{query}"
 
     @contextlib.contextmanager

@@ -1,0 +1,205 @@
+"""Connections to PostgreSQL: the address without its password, defaults, errors, and a pool.
+
+The pool is not that of psycopg_pool, which connects in threads of its own and repeats a failed attempt after longer and
+longer pauses: a caller would learn of an unreachable server only by a timeout, without the reason, and a server that is
+back would be found late. Here the caller connects, and fails or succeeds at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import select
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ConnStatus, TransactionStatus
+
+from windvane.service.store.records import DamageError, DatabaseError, StoreError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+DEFAULTS: dict[str, str | int] = {
+    "application_name": "windvane",
+    "client_encoding": "UTF8",
+    "connect_timeout": 5,  # seconds, for each of several hosts
+    # A server that is gone without closing its connections is noticed after at most 10 s.
+    "keepalives_idle": 4,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
+"""Parameters of libpq, unless the address has them."""
+SESSION: dict[str, str | int] = {
+    "synchronous_commit": "on",  # a commit is on disk when it returns
+    "default_transaction_isolation": r"read\ committed",  # a fence must see the latest epoch
+    "idle_in_transaction_session_timeout": 2000,  # milliseconds: a stopped process must not keep its locks
+    "statement_timeout": 30_000,
+    "lock_timeout": 10_000,
+    # Every frequent query has an index. Without this, a plan made while a table was empty would scan it later.
+    "enable_seqscan": "off",
+    "jit": "off",  # and the cost that this adds to other plans would have them compiled
+}
+"""Settings of a session, unless ``options`` of the address has them."""
+SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+WAIT_SECONDS = 5.0  # for a connection of the pool
+DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
+_ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as %3F)"
+
+
+class Address:
+    """The address of a database: ``postgresql://user:password@host:port/database?option=value``.
+
+    All parameters of libpq are honoured, also from its environment variables and files.
+
+    Attributes
+    ----------
+    name : str
+        The address without password and options, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        # A password with these characters would end up in the name of the host or the database, and in messages.
+        before, at, after = rest.partition("@")
+        if at and (set("/?") & set(before) or "@" in after):
+            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid: {_ENCODE}")
+        try:
+            given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+        except (psycopg.Error, UnicodeError):  # its text may hold the password
+            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
+        if not all(port.isdigit() for port in given.get("port", "5432").split(",") if port):
+            raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
+        self._secrets = [given[name] for name in SECRETS if given.get(name)]
+        self._parameters = {**DEFAULTS, **given}
+        self.name = _describe(given)
+
+    def connect(self, **settings: str | int) -> Connection:
+        """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
+        given = self._parameters.get("options", "")  # what comes last counts
+        with self.translate_errors():
+            address = make_conninfo("", **{**self._parameters, "options": f"{' '.join(options)} {given}"})
+            return psycopg.connect(address, autocommit=True)
+
+    @contextlib.contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise :class:`DatabaseError`, without the password, instead of errors of psycopg."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._translate(error) from None
+
+    def _translate(self, error: psycopg.Error) -> DatabaseError:
+        # The details of an error are left out: they hold values of rows.
+        text = error.diag.message_primary or str(error) or type(error).__name__
+        kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
+        return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
+
+    def hide_secrets(self, text: str) -> str:
+        """Return ``text`` without the password. libpq does not put it in messages; this makes sure."""
+        for secret in self._secrets:
+            for form in (secret, quote(secret, safe=""), quote(secret)):
+                text = text.replace(form, "***")
+        return text
+
+
+def _describe(given: dict[str, str]) -> str:
+    """Return an address with user, host, port and database only."""
+    defaults = {option.keyword.decode(): option.val for option in psycopg.pq.Conninfo.get_defaults()}
+
+    def find(name: str) -> str:
+        return given.get(name) or (defaults.get(name) or b"").decode(errors="replace")
+
+    user = find("user") or getpass.getuser()
+    host, port, database = find("host") or find("hostaddr"), find("port"), find("dbname") or user
+    if not host or host.startswith(("/", "@")):  # a unix socket
+        return f"postgresql://{quote(user)}@/{quote(database)}" + (f"?host={host}" if host else "")
+    places = ",".join(f"[{name}]" if ":" in name else name for name in host.split(","))
+    return f"postgresql://{quote(user)}@{places}{f':{port}' if port else ''}/{quote(database)}"
+
+
+def is_usable(connection: Connection) -> bool:
+    """Whether a connection that waits for nothing is open, as far as this machine knows; nothing is sent."""
+    if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)  # without a request, a server only says that it ends the session
+
+
+class ConnectionPool:
+    """At most ``size`` connections, for threads that need one for a moment.
+
+    Parameters
+    ----------
+    address
+        The database.
+    size
+        Number of connections.
+    settings
+        Of their sessions.
+    """
+
+    def __init__(self, address: Address, size: int, **settings: str | int) -> None:
+        self.address, self.size, self._settings = address, size, settings
+        self._places = threading.Semaphore(size)
+        self._guard = threading.Lock()
+        self._idle: list[Connection] = []  # the last one used comes last, and is used first
+        self.is_closed = False
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[Connection]:
+        """Yield a connection. Raise :class:`DatabaseError` if none becomes free in time, or the server is unreachable.
+
+        Errors of psycopg are translated. After an error, the connection is used again only if no transaction is open.
+        """
+        if not self._places.acquire(timeout=WAIT_SECONDS):
+            raise DatabaseError(f"all {self.size} connections to the database are in use")
+        try:
+            connection = self._take() or self.address.connect(**self._settings)
+            try:
+                with self.address.translate_errors():
+                    yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """Close the connections, those in use when they are given back."""
+        self.is_closed = True
+        self._drop_idle()
+
+    def _take(self) -> Connection | None:
+        if self.is_closed:
+            raise DatabaseError("the store is closed")
+        while True:
+            with self._guard:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if is_usable(connection):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.pgconn.status != ConnStatus.OK:
+            self._drop_idle()  # what ended this one may have ended all: a restart, a network that is gone
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self.is_closed:
+            with self._guard:
+                self._idle.append(connection)
+        else:
+            connection.close()
+        if self.is_closed:  # it may have been closed in between
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()

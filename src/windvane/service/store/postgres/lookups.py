@@ -1,0 +1,178 @@
+"""What is read of a store in PostgreSQL: events, snapshots, streams and tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from windvane.service.store.events import Event
+from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
+from windvane.service.store.postgres.schema import read_meta
+from windvane.service.store.records import Baseline, Snapshot, SnapshotError, StreamRow, Token, is_sealed
+
+CHUNK, CHUNK_BYTES = 1000, 1 << 20
+"""Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
+READ_IDLE_MS = 600_000
+"""Milliseconds that a read transaction may wait for its process, which may be replaying events. It holds no lock."""
+
+_EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
+_SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
+_CHUNK = f"""SELECT {_EVENT} FROM (
+        SELECT *, sum({_SIZE}) OVER (ORDER BY number) AS total FROM (
+            SELECT * FROM events WHERE stream = %s AND number > %s ORDER BY number LIMIT %s
+        ) AS next
+    ) AS counted WHERE total - ({_SIZE}) < {CHUNK_BYTES} ORDER BY number"""
+_BY_KEY = f"SELECT {_EVENT} FROM events WHERE stream = %s AND key = %s"
+_BY_DECISION = f"SELECT {_EVENT} FROM events WHERE stream = %s AND decision = %s ORDER BY number"
+_BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM events WHERE (stream, number) IN (
+        SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, key)
+            JOIN events USING (stream, key) WHERE key IS NOT NULL
+        UNION ALL SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, decision)
+            JOIN events USING (stream, decision) WHERE decision IS NOT NULL
+    ) ORDER BY stream, number"""
+_LAST = """SELECT coalesce(
+        (SELECT number FROM events WHERE stream = %s ORDER BY number DESC LIMIT 1),
+        (SELECT removed FROM baselines WHERE stream = %s), 0)"""
+_FIRST_CHAIN = "SELECT digest FROM streams WHERE id = %s"
+_CHAIN = """SELECT chain FROM events WHERE stream = %s AND number = %s
+    UNION ALL SELECT removed_chain FROM baselines WHERE stream = %s AND removed = %s"""
+_STREAM = "SELECT id, name, created, config, digest FROM streams"
+_TOKENS = "SELECT name, hash, full_rights, created, digest FROM tokens"
+
+
+class Lookups:
+    """Reads a store through a pool of connections; in a read transaction, through that of the thread."""
+
+    def __init__(self, address: Address, connections: int, **settings: str | int) -> None:
+        self.address = address
+        self.pool = ConnectionPool(address, connections, **settings)
+        self._local = threading.local()  # the connection of this thread's read transaction
+
+    @contextlib.contextmanager
+    def read_transaction(self) -> Iterator[None]:
+        """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
+        with self.pool.borrow() as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
+                outer, self._local.connection = getattr(self._local, "connection", None), connection
+                try:
+                    yield
+                finally:
+                    self._local.connection = outer
+            finally:
+                if not connection.closed:
+                    connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield the connection of this thread's read transaction, or one of the pool."""
+        own: Connection | None = getattr(self._local, "connection", None)
+        source = self.pool.borrow() if own is None else contextlib.nullcontext(own)
+        with source as connection, self.address.translate_errors():
+            yield connection
+
+    def query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.reading() as connection:
+            return connection.execute(query.encode(), values, binary=True).fetchall()
+
+    def read_meta(self) -> dict[str, str]:
+        """Return the settings whose checksums match: format, id, guarded, shards, secret."""
+        with self.reading() as connection:
+            return read_meta(connection)
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
+        """Yield the events with numbers above ``after``, in order. No statement stays open between chunks."""
+        while limit > 0:
+            rows = self.query(_CHUNK, stream, after, min(limit, CHUNK))
+            if not rows:
+                return
+            yield from map(Event._make, rows)
+            after, limit = rows[-1][1], limit - len(rows)
+
+    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
+        """Return all events of a decision, in order."""
+        return [Event._make(row) for row in self.query(_BY_DECISION, stream, decision)]
+
+    def event_with_key(self, stream: int, key: str) -> Event | None:
+        """Return the event of the request with this Idempotency-Key."""
+        return next((Event._make(row) for row in self.query(_BY_KEY, stream, key)), None)
+
+    def find_events(
+        self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
+    ) -> list[Event]:
+        """Return the events with these keys, and those of these decisions, by stream and in order."""
+        columns = [[pair[i] for pair in pairs] for pairs in (keys, decisions) for i in (0, 1)]
+        return [Event._make(row) for row in self.query(_BY_KEYS_AND_DECISIONS, *columns)]
+
+    def read_chain(self, stream: int, number: int) -> bytes | None:
+        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
+        of the stream's row; after the last one that was removed, it is that of the baseline."""
+        rows = self.query(_FIRST_CHAIN, stream) if number == 0 else self.query(_CHAIN, stream, number, stream, number)
+        return rows[0][0] if rows else None
+
+    def last_number(self, stream: int) -> int:
+        """Return the number of the last event, 0 if there is none."""
+        return int(self.query(_LAST, stream, stream)[0][0])
+
+    def find_repeated_keys(self, stream: int) -> list[str]:
+        """Return the keys that several events have: none, unless the unique index is missing."""
+        query = "SELECT key FROM events WHERE stream = %s AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"
+        return [key for (key,) in self.query(query, stream)]
+
+    # --- snapshots -------------------------------------------------------------------------------------------------
+
+    def read_snapshot(self, stream: int) -> Snapshot | None:
+        """Return the last snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
+        row = self._read_sealed("snapshots", stream)
+        return None if row is None else Snapshot._make(row[1:5])
+
+    def read_snapshot_number(self, stream: int) -> int:
+        """Return the number of the event after which the last snapshot was made, 0 if there is none."""
+        rows = self.query("SELECT number FROM snapshots WHERE stream = %s", stream)
+        return int(rows[0][0]) if rows else 0
+
+    def read_baseline(self, stream: int) -> Baseline | None:
+        """Return where replays begin if the log is not whole; raise :class:`SnapshotError` if it was changed."""
+        row = self._read_sealed("baselines", stream)
+        return None if row is None else Baseline(Snapshot._make(row[1:5]), *row[5:9])
+
+    def _read_sealed(self, table: str, stream: int) -> tuple[Any, ...] | None:
+        rows = self.query(f"SELECT * FROM {table} WHERE stream = %s", stream)
+        if rows and not is_sealed(table, rows[0]):
+            raise SnapshotError("it does not match its checksum")
+        return rows[0] if rows else None
+
+    # --- streams and tokens ----------------------------------------------------------------------------------------
+
+    def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:
+        """Return all streams, or those of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""
+        if shards is None:
+            rows = self.query(f"{_STREAM} ORDER BY id")
+        else:
+            rows = self.query(f"{_STREAM} WHERE shard = ANY(%s) ORDER BY id", list(shards))
+        return [StreamRow._make(row) for row in rows]
+
+    def find_stream(self, name: str) -> StreamRow | None:
+        """Return the stream with this name."""
+        return next((StreamRow._make(row) for row in self.query(f"{_STREAM} WHERE name = %s", name)), None)
+
+    @property
+    def requires_token(self) -> bool:
+        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
+        query = "SELECT name, value, digest, EXISTS (SELECT FROM tokens) FROM meta WHERE name = 'guarded'"
+        rows = self.query(query)
+        return not rows or not is_sealed("meta", rows[0][:3]) or rows[0][1] != "no" or bool(rows[0][3])
+
+    def read_tokens(self) -> list[Token]:
+        """Return the tokens that match their checksum; no other one is accepted."""
+        rows = [row for row in self.query(_TOKENS) if is_sealed("tokens", row)]
+        return sorted(Token(row[0], row[1], bool(row[2]), row[3]) for row in rows)
+
+    def read_damaged_tokens(self) -> list[str]:
+        """Return the names of the tokens that do not match their checksum."""
+        return sorted(row[0] for row in self.query(_TOKENS) if not is_sealed("tokens", row))

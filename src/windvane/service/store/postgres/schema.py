@@ -1,0 +1,252 @@
+"""The tables of a store in PostgreSQL: create, recognise and check them, and grant what the service needs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
+
+FORMAT = 4
+OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED
+SHARDS = 64
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
+"""By format: what changes a store to the next format, in the transaction that is given."""
+LOCK = int.from_bytes(hashlib.sha256(b"windvane").digest()[:8], signed=True)
+"""The advisory lock that is held to create or migrate a store, and to add a stream if their number is limited."""
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "meta": ("name text PRIMARY KEY", "value text NOT NULL", "digest bytea NOT NULL"),
+    "streams": (
+        "id bigint PRIMARY KEY", "shard integer NOT NULL", "name text NOT NULL UNIQUE",
+        "created double precision NOT NULL", "config text NOT NULL", "digest bytea NOT NULL",
+    ),
+    "events": (
+        "stream bigint NOT NULL", "number bigint NOT NULL", "time double precision NOT NULL", "kind smallint NOT NULL",
+        "decision text", "key text", "outcome bytea NOT NULL", "request bytea", "salt bytea", "request_digest bytea",
+        "chain bytea NOT NULL", "PRIMARY KEY (stream, number)",
+    ),
+    "snapshots": (
+        "stream bigint PRIMARY KEY", "number bigint NOT NULL", "chain bytea NOT NULL", "agent bytea NOT NULL",
+        "extra bytea NOT NULL", "digest bytea NOT NULL",
+    ),
+    "baselines": (
+        "stream bigint PRIMARY KEY", "number bigint NOT NULL", "chain bytea NOT NULL", "agent bytea NOT NULL",
+        "extra bytea NOT NULL", "removed bigint NOT NULL", "removed_chain bytea NOT NULL",
+        "first_time double precision", "last_time double precision", "digest bytea NOT NULL",
+    ),
+    "tokens": (
+        "name text PRIMARY KEY", "hash text NOT NULL UNIQUE", "full_rights integer NOT NULL",
+        "created double precision NOT NULL", "digest bytea NOT NULL",
+    ),
+    "nodes": (
+        "instance text PRIMARY KEY", "name text NOT NULL UNIQUE", "url text NOT NULL", "version text NOT NULL",
+        "format integer NOT NULL", "joined timestamp with time zone NOT NULL",
+        "lease_until timestamp with time zone NOT NULL",
+    ),
+    "shards": ("shard integer PRIMARY KEY", "epoch bigint NOT NULL", "node text"),
+}  # fmt: skip
+"""Columns in order. Those of events are the fields of :class:`windvane.service.store.Event`."""
+
+
+class Index(NamedTuple):
+    """An index of a table. ``condition``: of the rows that it has, as PostgreSQL writes it."""
+
+    table: str
+    is_unique: bool
+    columns: tuple[str, ...]
+    condition: str | None = None
+
+
+INDEXES = {
+    "events_by_key": Index("events", True, ("stream", "key"), "(key IS NOT NULL)"),
+    "events_by_decision": Index("events", False, ("stream", "decision", "number"), "(decision IS NOT NULL)"),
+}
+SEQUENCES = ("stream_ids", "epochs")
+REQUIRED_META = ("format", "id", "guarded", "shards", "secret")
+SHOWN = 5  # tables of another application that a message names
+
+HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+_TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r', 'p') AND NOT EXISTS (
+    SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"""
+
+
+def find_shard(name: str, shards: int) -> int:
+    """Return the shard of the stream with this name."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
+
+
+# --- open and create -------------------------------------------------------------------------------------------------
+
+
+def create_schema(url: str, service_role: str | None = None) -> None:
+    """Create the tables of a store as their owner, unless they exist, and grant a role what the service needs."""
+    address = Address(url)
+    with contextlib.closing(connect_first(address)) as connection:
+        open_tables(address, connection)
+        if service_role is not None:
+            with _name_problems(address):
+                grant_service_role(connection, service_role)
+
+
+def connect_first(address: Address, **settings: str | int) -> Connection:
+    """Connect for the first time; raise :class:`StoreError` if the server is unreachable or cannot hold a store."""
+    try:
+        connection = address.connect(**settings)
+    except DatabaseError as error:
+        raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
+    problem = None
+    if connection.info.server_version < OLDEST_SERVER:
+        problem = "needs PostgreSQL 12 or newer"
+    elif connection.info.parameter_status("server_encoding") != "UTF8":
+        problem = "must be a database with the encoding UTF8"
+    if problem is not None:
+        connection.close()
+        raise StoreError(address.name, "refused", problem)
+    return connection
+
+
+def open_tables(address: Address, connection: Connection, *, create: bool = True, migrate: bool = True) -> int:
+    """Find the tables of a store of the current format; ``create`` them, or ``migrate`` those of an older format.
+
+    Returns the number of shards. Raises :class:`StoreError` otherwise. Several processes may do this at once: one of
+    them makes the changes.
+    """
+    with _name_problems(address):
+        found = _read_format(address, connection)
+        if found is None and not create:
+            raise StoreError(address.name, "no_store", "the store does not exist")
+        if found is not None and found < FORMAT and not migrate:
+            problem = f"has format {found}, and this version needs format {FORMAT}; `windvane serve` migrates it"
+            raise StoreError(address.name, "format", problem)
+        if found is None or found < FORMAT:
+            with connection.transaction():
+                hold_lock(connection)
+                _change_format(address, connection, _read_format(address, connection))
+        shards = read_meta(connection).get("shards", "")
+    if not shards.isdigit() or int(shards) < 1:
+        raise StoreError(address.name, "damaged", "the setting 'shards' is missing, or does not match its checksum")
+    return int(shards)
+
+
+def hold_lock(connection: Connection) -> None:
+    """Wait for :data:`LOCK`, and hold it until the end of the transaction."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+
+
+@contextlib.contextmanager
+def _name_problems(address: Address) -> Iterator[None]:
+    """Turn errors of the database into :class:`StoreError`."""
+    try:
+        with address.translate_errors():
+            yield
+    except DatabaseError as error:
+        if error.sqlstate == psycopg.errors.InsufficientPrivilege.sqlstate:
+            problem = f"{error}; let the owner create the store, and grant this role what the service needs"
+            raise StoreError(address.name, "refused", problem) from None
+        if error.sqlstate == psycopg.errors.ReadOnlySqlTransaction.sqlstate:
+            problem = (
+                f"{error}; it may be a standby: name the primary, or all hosts and target_session_attrs=read-write"
+            )
+            raise StoreError(address.name, "refused", problem) from None
+        raise StoreError(address.name, "unreadable", f"cannot be used as a store ({error})") from None
+
+
+def _read_format(address: Address, connection: Connection) -> int | None:
+    """Return the format of the store, None if there are no tables; raise :class:`StoreError` if they are not those of
+    a store, or those of a newer format."""
+    ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
+    if schema is None:
+        raise StoreError(address.name, "refused", "no schema of the search_path exists that this role may use")
+    tables = {name for (name,) in connection.execute(_TABLES_QUERY)}
+    if not tables:
+        return None
+    rows: list[Any] = []
+    if "meta" in tables:
+        with contextlib.suppress(psycopg.errors.UndefinedColumn):
+            rows = connection.execute("SELECT name, value, digest FROM meta WHERE name = 'format'").fetchall()
+    if not rows and not TABLES.keys() - {"meta"} <= tables:
+        names = ", ".join(sorted(tables)[:SHOWN]) + (", ..." if len(tables) > SHOWN else "")
+        problem = (
+            f"the schema {schema} has tables of another application ({names}); use another database, or another schema"
+            " (?options=-csearch_path%3DNAME)"
+        )
+        raise StoreError(address.name, "not_a_store", problem)
+    if not rows or not is_sealed("meta", rows[0]) or not rows[0][1].isdigit():
+        raise StoreError(address.name, "damaged", "the setting 'format' is missing, or does not match its checksum")
+    found = int(rows[0][1])
+    if found > FORMAT:
+        problem = f"has format {found}, of a newer version; this version reads format {FORMAT}: install a newer one"
+        raise StoreError(address.name, "format", problem)
+    return found
+
+
+def _change_format(address: Address, connection: Connection, found: int | None) -> None:
+    """Create the tables, or change those of an older format, in the transaction of the caller."""
+    if found is None:
+        for statement in _list_statements():
+            connection.execute(statement)
+        settings = (secrets.token_hex(16), "no", str(SHARDS), secrets.token_hex(32))
+        for name, value in zip(REQUIRED_META, (str(FORMAT), *settings), strict=True):
+            write_meta(connection, name, value)
+        connection.execute(
+            "INSERT INTO shards SELECT number, 0, NULL FROM generate_series(0, %s - 1) number", (SHARDS,)
+        )
+        return
+    for step in range(found, FORMAT):
+        if step not in MIGRATIONS:
+            problem = f"has format {found}, which is too old; this version reads format {FORMAT}"
+            raise StoreError(address.name, "format", problem)
+        MIGRATIONS[step](connection)
+        write_meta(connection, "format", str(step + 1))
+
+
+def _list_statements() -> Iterator[bytes]:
+    """Yield the statements that create all tables, indexes and sequences."""
+    for table, columns in TABLES.items():
+        yield f"CREATE TABLE {table} ({', '.join(columns)})".encode()
+    for table in ("snapshots", "baselines"):  # not compressed: they are numbers, and written often
+        yield f"ALTER TABLE {table} ALTER COLUMN agent SET STORAGE EXTERNAL".encode()
+    for name, index in INDEXES.items():
+        kind = "UNIQUE INDEX" if index.is_unique else "INDEX"
+        yield f"CREATE {kind} {name} ON {index.table} ({', '.join(index.columns)}) WHERE {index.condition}".encode()
+    for name in SEQUENCES:
+        yield f"CREATE SEQUENCE {name} AS bigint".encode()
+
+
+def grant_service_role(connection: Connection, role: str) -> None:
+    """Allow a role what the service needs: to read and write rows, but not to change, empty or drop tables."""
+    ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
+    names = {"role": sql.Identifier(role), "schema": sql.Identifier(schema)}
+    tables, (ids, epochs) = sql.SQL(", ").join(map(sql.Identifier, TABLES)), map(sql.Identifier, SEQUENCES)
+    with connection.transaction():
+        for statement in (
+            sql.SQL("GRANT USAGE ON SCHEMA {schema} TO {role}"),
+            sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}"),
+            sql.SQL("GRANT USAGE ON SEQUENCE {epochs} TO {role}"),
+            sql.SQL("GRANT USAGE, SELECT, UPDATE ON SEQUENCE {ids} TO {role}"),  # a copied stream keeps its id
+        ):
+            connection.execute(statement.format(tables=tables, ids=ids, epochs=epochs, **names))
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def read_meta(connection: Connection) -> dict[str, str]:
+    """Return the settings by name whose checksums match."""
+    rows = connection.execute("SELECT name, value, digest FROM meta", binary=True)
+    return {row[0]: row[1] for row in rows if is_sealed("meta", row)}
+
+
+def write_meta(connection: Connection, name: str, value: str) -> None:
+    """Set a setting."""
+    query = """INSERT INTO meta VALUES (%s, %s, %b)
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value, digest = excluded.digest"""
+    connection.execute(query, seal_row("meta", name, value))

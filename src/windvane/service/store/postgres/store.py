@@ -1,0 +1,246 @@
+"""The store in a PostgreSQL database: streams, their events, their last snapshots, and access tokens.
+
+Several servers may use it at once. A transaction is durable when its commit returns (``synchronous_commit=on``). If the
+connection is lost during a commit, its outcome is unknown: the caller must read the database before it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from windvane.service.store.events import Event
+from windvane.service.store.postgres.catalogue import find_damage
+from windvane.service.store.postgres.connections import Address, Connection, is_usable
+from windvane.service.store.postgres.lookups import Lookups
+from windvane.service.store.postgres.schema import (
+    TABLES,
+    connect_first,
+    find_shard,
+    hold_lock,
+    open_tables,
+    write_meta,
+)
+from windvane.service.store.postgres.writing import ERASE_MS, fence_shard, write_batch
+from windvane.service.store.protocol import NO_EPOCHS
+from windvane.service.store.records import (
+    DatabaseError,
+    Erasure,
+    FencedError,
+    Snapshot,
+    StoreError,
+    StreamRow,
+    Token,
+    TooManyStreamsError,
+    seal_row,
+)
+
+CONNECTIONS = 8
+"""For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
+
+_COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
+_NEXT_ID = "SELECT nextval('stream_ids')"
+_PASS_ID = """SELECT %(id)s::bigint FROM (
+    SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
+
+
+class PostgresStore(Lookups):
+    """A store in a database. Any thread may use it; events are written by one thread at a time.
+
+    Parameters
+    ----------
+    url
+        ``postgresql://user:password@host:port/database?option=value``; see
+        :class:`windvane.service.store.postgres.connections.Address`.
+    shared
+        Open beside running servers, to read or to change tokens: nothing is migrated, and damage is not refused.
+    create
+        Create the tables if there are none.
+    read_only
+        Write nothing.
+    connections
+        Most connections for reading and for small changes. One more is for events.
+
+    Attributes
+    ----------
+    name : str
+        The address without the password.
+    shards : int
+        The number of shards; see :func:`windvane.service.store.postgres.schema.find_shard`.
+    """
+
+    is_remote = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        shared: bool = False,
+        create: bool = True,
+        read_only: bool = False,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
+        super().__init__(Address(url), connections, **self._settings)
+        self.name, self.is_checked = self.address.name, True
+        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
+            self.shards = open_tables(self.address, connection, create=create and not read_only, migrate=not shared)
+        self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
+        self._writer: Connection | None = None
+        if not shared:
+            self.repair()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.pool.close()
+        with self._writing:
+            self._drop_writer()
+
+    # --- its state -------------------------------------------------------------------------------------------------
+
+    def check_in_place(self) -> None:
+        """Do nothing: a database has no place where it could be missed."""
+
+    def check_writable(self) -> None:
+        """Write without changing anything, to raise the errors that a commit would raise."""
+        with self.pool.borrow() as connection:
+            write_meta(connection, "probe", "")
+
+    def find_damage(self, *, pages: bool = True) -> list[str]:
+        """Return what is missing or was changed of the tables, indexes and settings. PostgreSQL looks after pages."""
+        with self.reading() as connection:
+            problems = find_damage(connection)
+        self.is_checked = True
+        return problems
+
+    def repair(self, *, pages: bool = True) -> list[str]:
+        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it."""
+        if problems := self.find_damage(pages=pages):
+            raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
+        return problems
+
+    def measure(self) -> dict[str, float]:
+        """Return the size of all tables with their indexes, in bytes."""
+        ((size,),) = self.query(
+            "SELECT sum(pg_total_relation_size(to_regclass(name))) FROM unnest(%s::text[]) AS name", [*TABLES]
+        )
+        return {"store_bytes": float(size or 0)}
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Change streams, settings or tokens: all of the changes, or none."""
+        with self.pool.borrow() as connection, connection.transaction():
+            yield connection
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        events: Sequence[Event],
+        snapshots: Iterable[tuple[int, Snapshot]] = (),
+        erasures: Iterable[Erasure] = (),
+        epochs: Mapping[int, int] = NO_EPOCHS,
+    ) -> None:
+        """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.
+
+        ``epochs``: by stream, the epoch of its shard in which the events were made. Raises :class:`FencedError` if one
+        is over: then nothing was written. After any other error, it may have been.
+        """
+        with self._writing:
+            try:
+                with self.address.translate_errors():
+                    write_batch(self._connect_writer(), events, snapshots, [*erasures], epochs)
+            except FencedError:
+                raise
+            except BaseException:
+                self._drop_writer()
+                raise
+
+    def _connect_writer(self) -> Connection:
+        """Return the connection for events: a new one if the server has ended the last one."""
+        if self.pool.is_closed:
+            raise DatabaseError("the store is closed")
+        if self._writer is None or not is_usable(self._writer):
+            self._drop_writer()
+            self._writer = self.address.connect(**self._settings)
+        return self._writer
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def read_acknowledged(self) -> None:
+        """Return None: the database keeps what was committed, and there are no marks."""
+
+    def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
+        """Do nothing: there are no marks."""
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def add_stream(
+        self,
+        name: str,
+        created: float,
+        config: str,
+        *,
+        most: int | None = None,
+        epoch: int | None = None,
+        id: int | None = None,
+    ) -> StreamRow | None:
+        """Return the new stream, None if the name is taken. Ids are never used again.
+
+        ``id``: the one that it must have, because it is copied from another store. Raises :class:`TooManyStreamsError`
+        if the store has ``most`` streams, and :class:`FencedError` if ``epoch`` of the stream's shard is over.
+        """
+        shard = find_shard(name, self.shards)
+        with self._transaction() as connection:
+            hold_lock(connection)  # or another node adds one after they are counted, or takes the id
+            fence_shard(connection, shard, epoch)
+            ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
+            if is_taken:
+                return None
+            if most is not None and count >= most:
+                raise TooManyStreamsError(most)
+            query = _NEXT_ID if id is None else _PASS_ID
+            ((number,),) = connection.execute(query, {"id": id}).fetchall()
+            row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
+            connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", (number, shard, *row[1:]))
+            return StreamRow._make(row)
+
+    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream with everything of it."""
+        with self._transaction() as connection:
+            fence_shard(connection, find_shard(row.name, self.shards), epoch, [row.id])
+            connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
+            for table in ("events", "snapshots", "baselines"):
+                connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
+            connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
+
+    # --- tokens ----------------------------------------------------------------------------------------------------
+
+    def add_token(self, token: Token) -> bool:
+        """Return False if the name is taken. From now on every request needs a token."""
+        row = seal_row("tokens", token.name, token.hash, int(token.full), float(token.created) + 0.0)
+        with self._transaction() as connection:
+            query = "INSERT INTO tokens VALUES (%s, %s, %s, %s, %b) ON CONFLICT DO NOTHING"
+            is_new = connection.execute(query, row).rowcount > 0
+            if is_new:
+                write_meta(connection, "guarded", "yes")
+            return is_new
+
+    def remove_token(self, name: str) -> bool:
+        """Return False if no token has this name. Every request still needs a token."""
+        with self._transaction() as connection:
+            is_removed = connection.execute("DELETE FROM tokens WHERE name = %s", (name,)).rowcount > 0
+            if is_removed:
+                write_meta(connection, "guarded", "yes")
+            return is_removed
+
+    def remove_all_tokens(self) -> None:
+        """Remove all tokens and turn authentication off: no request needs a token."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM tokens")
+            write_meta(connection, "guarded", "no")
