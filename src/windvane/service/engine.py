@@ -117,7 +117,7 @@ class Engine:
     def begin_draining(self) -> None:
         """Let other nodes take the streams, while requests are still accepted."""
         if self.placement is not None and self.failure is None:
-            self.tasks.start(self.placement.leave())
+            self.placement.leave()
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""

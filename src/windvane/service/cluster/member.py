@@ -87,6 +87,7 @@ class Member:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
+        self.is_leaving = False  # it gives up its shards and joins no more
         self.problem: StoreError | None = None
         self.skew: float | None = None
         self._where, self._count, self._callbacks = where, count, callbacks
@@ -101,6 +102,9 @@ class Member:
         ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
+        if not self.is_member and self.is_leaving:
+            self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
+            return self._tick
         if not self.is_member:
             pause = self._join(connection)
             if not self.is_member:
@@ -193,17 +197,20 @@ class Member:
         if lost:
             self.lease.drop(lost)
             self._callbacks.on_lost(frozenset(lost))
-        if reading.map != self.map:
-            self.map = reading.map
-            self._callbacks.on_map(self.map)
+        self._note_map(reading.map)
         return True
+
+    def _note_map(self, map_: ShardMap) -> None:
+        if map_ != self.map:
+            self.map = map_
+            self._callbacks.on_map(map_)
 
     def _change(self, connection: Connection, reading: Reading, adopts: bool) -> bool:
         """Repair the map, take shards, or propose to give up some. Return whether the map has changed.
 
         What may wait for a lock comes last.
         """
-        if self.problem is not None:
+        if self.problem is not None or self.is_leaving:
             self._withdraw(connection)
             return False
         if self._repair(connection, reading):
@@ -287,7 +294,7 @@ class Member:
         """Free shards that were owned under these epochs; return those that became free."""
         self.lease.drop(epochs)
         freed = membership.release(connection, self.node.instance, epochs)
-        if self.problem is not None and not self.lease.epochs:
+        if (self.problem is not None or self.is_leaving) and not self.lease.epochs:
             self.leave(connection)
         return freed
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.cluster.shard_map import Node
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
@@ -98,16 +99,17 @@ class Placement:
 
     def _join(self, store: Any) -> Keeper:
         """Begin to hold leases, in a thread of the keeper."""
-        from windvane.service.cluster.keeper import Callbacks, Keeper  # it needs psycopg
+        from windvane.service.cluster.keeper import Keeper  # it needs psycopg
 
-        callbacks = Callbacks(
+        keeper = Keeper(
+            store.address,
+            Node("", *self.node, FORMAT),
+            store.shards,
+            self._engine.loop,
             on_taken=lambda _: self.sync(),
             on_lost=lambda _: self.sync(),
             on_map=lambda _: None,
             on_excess=self.give_up,
-        )
-        keeper = Keeper(
-            store.address, *self.node, format=FORMAT, count=store.shards, loop=self._engine.loop, callbacks=callbacks
         )
         keeper.start()
         return keeper
@@ -123,11 +125,10 @@ class Placement:
         """Return the secret that all nodes share; empty before the database was reached."""
         return self._secret
 
-    async def leave(self) -> None:
-        """Give up all shards before the service stops: other nodes serve them meanwhile."""
+    def leave(self) -> None:
+        """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
         if self.keeper is not None:
-            self.keeper.take_nothing()
-            await self._release(list(self.epochs))
+            self.keeper.withdraw()
 
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
@@ -191,7 +192,8 @@ class Placement:
     @property
     def shards(self) -> int:
         """The number of shards of the store."""
-        count: int = self._engine.store.shards  # type: ignore[attr-defined] - only a database has shards
+        store: Any = self._engine.store  # only a database has shards
+        count: int = store.shards
         return count
 
     # --- giving shards up ------------------------------------------------------------------------------------------

@@ -117,10 +117,10 @@ async def _handle(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, ElsewhereError):
         try:
-            response: Response = await request.app.state.forwarder.forward(request, error)
-            return response
-        except Problem as problem:
-            return respond(problem)
+            forwarded: Response = await request.app.state.forwarder.forward(request, error)
+            return forwarded
+        except Problem as refusal:
+            error = refusal
     if isinstance(error, Problem):
         problem = error
     elif isinstance(error, RequestValidationError):

@@ -181,6 +181,10 @@ class PostgresStore(Lookups):
                 self._drop_writer()
                 raise
 
+    def purge(self) -> bool:
+        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        return True
+
     def _connect_writer(self) -> Connection:
         """Return the connection for events: a new one if the server has ended the last one."""
         if self.pool.is_closed:
