@@ -10,11 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.backends import open_backend
 from support.server import ARMS, pack_stream
 from windvane import Agent
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, SqliteStore, StoreError, Token, UnreadableEventError, check_event
+from windvane.service.store import Event, SqliteStore, Store, StoreError, Token, UnreadableEventError, check_event
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.store.records import digest_row
 from windvane.service.store.sqlite.database import PAGE_BYTES
@@ -165,9 +166,9 @@ def build(path: Path, rounds: int = 8) -> Facts:
 
 
 @contextmanager
-def open_beside(path: Path) -> Iterator[SqliteStore]:
+def open_beside(path: Path) -> Iterator[Store]:
     """Open a store as `windvane verify` does."""
-    with closing(SqliteStore(path, shared=True, create=False, read_only=True)) as store:
+    with closing(open_backend(path, shared=True, create=False, read_only=True)) as store:
         yield store
 
 
