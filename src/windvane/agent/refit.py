@@ -13,7 +13,8 @@ history                                ``request``, the arguments of :meth:`wind
 configured                             ``changes`` with the ``features``: the arms declared from then on
 refitted, refit_undone                 ``settings`` with the ``features``, in the same way
 closed                                 nothing but its time: what is closed by then follows from the settings
-archived, lost                         nothing
+archived, unarchived, lost, erased,    nothing
+compacted
 =====================================  ==========================================================================
 
 The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("archived", "lost")
+IGNORED = ("archived", "unarchived", "lost", "erased", "compacted")
+NOT_OF_THE_AGENT = ("title", "retention")  # settings of a stream that its agent does not have
 CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -91,12 +93,20 @@ def prepare_refit(
 class LogLearner:
     """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
 
-    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied.
+    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied. ``earlier``: the arms
+    that undoing the refits from before the log would restore, the last refit last.
     """
 
-    def __init__(self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False) -> None:
+    def __init__(
+        self,
+        core: AgentCore,
+        arms: Iterable[Name],
+        *,
+        follows: bool = False,
+        earlier: Iterable[Iterable[Name]] = (),
+    ) -> None:
         self.core, self._follows = core, follows
-        self._arms = [list(arms)]  # the arms declared now come last, after those that undoing a refit would restore
+        self._arms = [*map(list, earlier), list(arms)]
         self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
         self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
         self._decisions, self._with_propensity = 0, 0
@@ -163,20 +173,12 @@ class LogLearner:
             self._count(id_, outcome.reward)
 
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
-        name = "changes" if kind == "configured" else "settings"
-        changes = _check_mapping(name, row.get(name) or {}, "settings by name")
-        features = Features.parse(changes.get("features"))
-        arms = self._arms[-1] if features is None else list(features.arms)
-        if kind == "refit_undone":
-            self._arms = self._arms[:-1] or self._arms
-        elif kind == "refitted":
-            self._arms.append(arms)
-        else:
-            self._arms[-1] = arms
+        self._arms = follow_arms(self._arms, row)
         if self._follows and kind == "configured":
-            if features is not None:
+            changes = row.get("changes") or {}
+            if changes.get("features") is not None:
                 raise ArgumentError("features", changes["features"], "those of the refit", got="others, given after it")
-            self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
+            self.core.configure(**{name: value for name, value in changes.items() if name not in NOT_OF_THE_AGENT})
 
     def _settle(self, closed: Iterable[ClosedDecision]) -> None:
         for decision in closed:
@@ -266,6 +268,20 @@ class _Weights:
             decisions=self.count,
             logged=self.rewards / self.count,
         )
+
+
+def follow_arms(arms: list[list[Name]], row: Mapping[str, Any]) -> list[list[Name]]:
+    """Return the arms that the features declare after ``row``, one of those that may change them.
+
+    ``arms`` are those before it. The arms declared now come last, after those that undoing a refit would restore.
+    """
+    name = "changes" if row["kind"] == "configured" else "settings"
+    changes = _check_mapping(name, row.get(name) or {}, "settings by name")
+    features = Features.parse(changes.get("features"))
+    now = arms[-1] if features is None else list(features.arms)
+    if row["kind"] == "refit_undone":
+        return arms[:-1] or arms
+    return [*arms, now] if row["kind"] == "refitted" else [*arms[:-1], now]
 
 
 def _id_of(row: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from windvane.service.store import Event, Snapshot, Store
+from windvane.service.store import Erasure, Event, Snapshot, Store
 
 Promise = asyncio.Future[None]
 
@@ -26,6 +26,7 @@ class _Batch:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
+        self.erasures: list[Erasure] = []
         self.promise: Promise | None = None  # once a request waits for it
         self.since = 0.0  # when its first event was added
 
@@ -57,7 +58,12 @@ class Committer:
         oldest = self._writing or self._batch
         return time.monotonic() - oldest.since if oldest.since else 0.0
 
-    def add(self, events: Sequence[Event] = (), snapshots: Sequence[tuple[int, Snapshot]] = ()) -> Promise:
+    def add(
+        self,
+        events: Sequence[Event] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
+    ) -> Promise:
         """Return a promise that is kept when ``events`` and all events before them are on disk."""
         batch = self._batch
         if batch.promise is None:
@@ -65,10 +71,11 @@ class Committer:
         if self._failure is not None:
             _break(batch, self._failure)
             return batch.promise
-        if not batch.since and (events or snapshots):
+        if not batch.since and (events or snapshots or erasures):
             batch.since = time.monotonic()
         batch.events += events
         batch.snapshots += snapshots
+        batch.erasures += erasures
         self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
@@ -102,7 +109,7 @@ class Committer:
         batch, self._batch = self._batch, _Batch()
         if batch.promise is None or self._failure is not None:
             self._idle.set()
-        elif batch.events or batch.snapshots:
+        elif batch.events or batch.snapshots or batch.erasures:
             self._writing = batch
             self._queue.put(batch)
         else:  # nothing to store: the promise is for earlier events
@@ -114,7 +121,7 @@ class Committer:
         while (batch := self._queue.get()) is not None:
             error, began = None, time.perf_counter()
             try:
-                self._store.append(batch.events, batch.snapshots)
+                self._store.append(batch.events, batch.snapshots, batch.erasures)
             except Exception as raised:
                 error = raised
             seconds = time.perf_counter() - began

@@ -20,6 +20,7 @@ from windvane.agent.times import read_clock
 from windvane.errors import ArgumentError
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
+from windvane.service.retention import check_retention
 from windvane.service.store import Store, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
@@ -77,10 +78,10 @@ class LogReader:
 
 def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
     """Return a function that builds the new, empty model, in any thread."""
-    arguments, arms = renew_settings(stream.core, changes), stream.first_arms
+    arguments, (*earlier, arms) = renew_settings(stream.core, changes), stream.arms
 
     def build(_: Work) -> LogReader:
-        learner = LogLearner(AgentCore(**arguments), arms)
+        learner = LogLearner(AgentCore(**arguments), arms, earlier=earlier)
         warm_up([type(learner.core.policy)])
         return LogReader(learner, stream.store, stream.id, 0, stream.row.digest)
 
@@ -135,6 +136,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
         return again
     try:
         check_features(changes.get("features"))
+        check_retention(stream.retention, changes.get("reward_timeout"), "reward_timeout")
         build = begin_refit(stream, changes)
     except ValueError as error:
         raise invalid(error) from None
@@ -169,6 +171,8 @@ async def _learn_beside(
     stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
     work = Work(lambda: engine.is_closing)
     try:
+        async with stream.erasing:  # what is being erased must not be learned; from now on nothing is erased
+            pass
         reader = await _run_in_thread(build, work)
         behind = FEW + 1
         while behind > FEW:

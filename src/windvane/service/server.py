@@ -28,7 +28,7 @@ import uvicorn
 import windvane
 from windvane.errors import ArgumentError
 from windvane.service.connections import limit_connections, raise_file_limit
-from windvane.service.http.app import MOST_BYTES, create_app
+from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
 from windvane.service.store import STORE_ERRORS, Store, StoreError, open_store
 from windvane.service.supervision import Supervisor
@@ -51,6 +51,7 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     drain: float = 0.0,
     log_requests: bool = False,
     started: Callable[[str], None] = lambda _: None,
@@ -69,6 +70,8 @@ def serve(
         Where to listen. Port 0 chooses a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
         Requests per second per client (0: no limit), and the largest request body in bytes.
+    most_streams
+        How many streams there may be, including archived ones.
     drain
         Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
@@ -91,7 +94,7 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
-            store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing,
+            store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local, closing=closing,
             log_requests=log_requests,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
