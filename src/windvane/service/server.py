@@ -94,8 +94,8 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
-            store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local, closing=closing,
-            log_requests=log_requests,
+            store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
+            closing=closing, log_requests=log_requests,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
 
