@@ -22,7 +22,7 @@ from windvane.service import bodies, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
-from windvane.service.store.sqlite import store as stores
+from windvane.service.store.sqlite import store_file as stores
 from windvane.service.streams import Stream
 from windvane.service.turns import Turnstile
 

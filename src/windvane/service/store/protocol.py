@@ -69,6 +69,12 @@ class Store(Protocol):
         :class:`windvane.service.store.FencedError` if one is over.
         """
 
+    def purge(self) -> bool:
+        """Delete what is left of erased data outside the tables; return whether nothing is left.
+
+        :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
+        """
+
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""
 
