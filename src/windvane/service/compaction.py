@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.records import Compaction
-from windvane.service.erasure import remove_events
 from windvane.service.problems import Problem
 from windvane.service.retention import read_retention
+from windvane.service.stream_erasure import remove_events
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import Response
 
 from windvane import records
-from windvane.service.erasure import erase_context
 from windvane.service.http.routes import At, DecisionId, ReadyEngine, StreamName, make_router, respond
+from windvane.service.stream_erasure import erase_context
 
 streams = make_router(prefix="/v1/streams", tags=["streams"])
 decisions = make_router(prefix="/v1/streams", tags=["decisions"])
