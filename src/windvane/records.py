@@ -279,7 +279,7 @@ class RemovedEvents:
 class StreamInfo(AgentInfo):
     """A stream of the service: its agent, and the number of the last event of its log.
 
-    ``retention``: how long events are kept, such as "90d"; None: for ever. ``removed``: the events that were removed.
+    ``retention``: how long events are kept, such as "90d"; None: forever. ``removed``: the events that were removed.
     """
 
     name: str

@@ -105,7 +105,7 @@ def list_streams(place: Place) -> Answer:
         removed = 0 if stream["removed"] is None else stream["removed"].number
         state = "in service" if stream["archived"] is None else "archived"
         left = stream["events"] - removed
-        rows.append([stream["name"], state, stream["retention"] or "for ever", f"{left:,}", f"{removed:,}"])
+        rows.append([stream["name"], state, stream["retention"] or "forever", f"{left:,}", f"{removed:,}"])
     rows += [[name, f"not recovered: {reason}", "", "", ""] for name, reason in unavailable.items()]
     columns = ["stream", "state", "retention", "events", "removed"]
     document = {"streams": to_plain(streams), "unavailable": [{"name": n, "reason": r} for n, r in unavailable.items()]}

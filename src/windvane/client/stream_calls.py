@@ -39,7 +39,7 @@ class StreamCalls(Connection):
             Name of the stream. If it exists, the error has the code ``"stream-exists"``; if an earlier attempt got no
             answer and may have created the stream, ``is_unsure`` is also true.
         **settings
-            ``title``, ``retention`` (how long events are kept, such as ``"90d"``; default: for ever) and the arguments
+            ``title``, ``retention`` (how long events are kept, such as ``"90d"``; default: forever) and the arguments
             of :class:`windvane.Agent`; the policy's own settings in a dict ``settings``.
 
         Examples

@@ -15,6 +15,7 @@ from windvane.agent.times import read_clock
 from windvane.records import Compaction
 from windvane.service.problems import Problem
 from windvane.service.retention import read_retention
+from windvane.service.store import STORE_ERRORS
 from windvane.service.stream_erasure import remove_events
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from windvane.service.streams import Stream
 
 LOOK_SECONDS = 60.0  # between two looks at a stream
+PURGE_SECONDS = 1.0  # between attempts
 SHORTEST_DELAY, LONGEST_DELAY, DELAY_SHARE = 60.0, 3600.0, 0.05
 
 log = logging.getLogger("windvane.service")
@@ -70,11 +72,23 @@ class Compactions:
         next_time = now if oldest is None else oldest + kept
         stream.compact_at = min(max(next_time, now + LOOK_SECONDS), now + LONGEST_DELAY)
 
+    async def purge(self) -> None:
+        """Delete what is left of erased data, in a thread. Readers of the store may hold it back: try every second."""
+        store = self._engine.store
+        while True:
+            await asyncio.sleep(PURGE_SECONDS)
+            if self._engine.failure is None:
+                try:
+                    await asyncio.to_thread(store.purge)
+                except STORE_ERRORS as error:
+                    self._engine.report_damage(error)
+                    log.warning("%s: erased data cannot be purged now (%s)", store.name, error)
+
     async def compact(self, stream: Stream) -> Compaction:
         """Remove all events that are older than the retention."""
         seconds = read_retention(stream.retention)
         if seconds is None:
-            raise Problem("no-retention", f"stream {stream.name!r} has no retention, so its events are kept for ever")
+            raise Problem("no-retention", f"stream {stream.name!r} has no retention, so its events are kept forever")
         until, removed = read_clock() - seconds, 0
         await self._engine.timeouts.close_due(stream)  # or decisions would be dropped that count as defaults
         while count := await remove_events(self._engine, stream, until):

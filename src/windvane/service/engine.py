@@ -96,6 +96,7 @@ class Engine:
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
+        self.tasks.start(self.compactions.purge())
 
     async def stop(self) -> None:
         """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.

@@ -56,7 +56,7 @@ _ArmForms = (
 Arms = Annotated[Any, _describe(_ArmForms | None, "The arms on offer. Omit them if the features declare them.")]
 Context = Annotated[Any, _describe(Fields | None, "Fields of the context, if features are declared.")]
 Duration = Annotated[Any, _describe(str | float | None, 'A number of decisions, or a time such as "2d".')]
-Retention = Annotated[Any, _describe(str | None, 'How long events are kept, a time such as "90d". Default: for ever.')]
+Retention = Annotated[Any, _describe(str | None, 'How long events are kept, a time such as "90d". Default: forever.')]
 Features = Annotated[Any, _describe(dict[str, Any] | None, "Fields of contexts and arms: see windvane.Features.")]
 Scaling = Annotated[Any, _describe(str | dict[str, Vector] | None, '"fit", or {"center": [...], "spread": [...]}.')]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"}, max_length=MAX_TEXT)]

@@ -9,7 +9,7 @@ from windvane.errors import ArgumentError
 
 
 def read_retention(retention: Any) -> float | None:
-    """Return the seconds of a retention, None if events are kept for ever."""
+    """Return the seconds of a retention, None if events are kept forever."""
     if retention is None:
         return None
     if not isinstance(retention, str):

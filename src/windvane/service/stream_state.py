@@ -46,7 +46,7 @@ class Removed(NamedTuple):
 class StreamState:
     """A stream as it was created, or as it was at ``snapshot``: an agent, and the place in its log.
 
-    ``retention``: how long events are kept, such as "90d"; None: for ever. ``arms``: the arms that the features
+    ``retention``: how long events are kept, such as "90d"; None: forever. ``arms``: the arms that the features
     declared before the first event of the log, after those that undoing a refit would have restored.
     """
 
