@@ -12,9 +12,19 @@ from typing import Any, NamedTuple
 
 from support.server import ARMS, pack_stream
 from windvane import Agent
+from windvane.service.baselines import build_baseline
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, SqliteStore, StoreError, Token, UnreadableEventError, check_event
+from windvane.service.store import (
+    Baseline,
+    Erasure,
+    Event,
+    SqliteStore,
+    StoreError,
+    Token,
+    UnreadableEventError,
+    check_event,
+)
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.store.records import digest_row
 from windvane.service.store.sqlite.database import PAGE_BYTES
@@ -159,6 +169,13 @@ def build(path: Path, rounds: int = 8) -> Facts:
         states = {name: pack_stream(stream) for name, stream in streams.items()}
         logs = {name: [event.to_plain() for event in store.read_events(stream.id)] for name, stream in streams.items()}
         return Facts(states, logs, answers, store.read_tokens())
+
+
+def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
+    """Erase events up to number ``removed`` and the requests of others, as retention does; all events are on disk."""
+    baseline = build_baseline(stream.row, store, stream.snapshot(), removed)
+    store.append([], erasures=[Erasure(stream.id, baseline, requests)])
+    return baseline
 
 
 # --- reading a store -------------------------------------------------------------------------------------------------

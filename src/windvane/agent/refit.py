@@ -5,8 +5,8 @@ A row of a log is an event as the service exports it (docs/service.md, "The even
 =====================================  ==========================================================================
 kind                                   fields that are read, besides ``time`` and ``decision`` (the id)
 =====================================  ==========================================================================
-decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent;
-                                       for the comparison ``prediction`` and ``propensity``
+decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent,
+                                       None if it was erased; for the comparison ``prediction`` and ``propensity``
 rewarded, late                         ``value``
 reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
@@ -26,14 +26,13 @@ coordinates.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windvane.agent.coordinates import name_parts
 from windvane.agent.features import Features
-from windvane.agent.pending import ClosedDecision, DecisionError
+from windvane.agent.pending import ClosedDecision, DecisionError, UnknownDecisionError
 from windvane.agent.times import to_seconds
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
@@ -90,22 +89,32 @@ def prepare_refit(
     return learn
 
 
+def declare_arms(arms: Sequence[Sequence[Name]], kind: str, row: Mapping[str, Any]) -> list[list[Name]]:
+    """Return the arms that the features declare after a row of a log. Those declared now come last, after those that
+    undoing refits would restore."""
+    before, now = [list(names) for names in arms[:-1]], list(arms[-1])
+    if kind not in ("configured", "refitted", "refit_undone"):
+        return [*before, now]
+    name = "changes" if kind == "configured" else "settings"
+    changes = _check_mapping(name, row.get(name) or {}, "settings by name")
+    features = Features.parse(changes.get("features"))
+    new = now if features is None else list(features.arms)
+    if kind == "refit_undone":
+        return before or [now]
+    return [*before, now, new] if kind == "refitted" else [*before, new]
+
+
 class LogLearner:
     """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
 
     ``follows``: ``core`` continues with its own log, and changes of settings in it are applied. ``earlier``: the arms
-    that undoing the refits from before the log would restore, the last refit last.
+    that undoing the refits before the log would restore. ``skipped``: rows that could not be learned.
     """
 
     def __init__(
-        self,
-        core: AgentCore,
-        arms: Iterable[Name],
-        *,
-        follows: bool = False,
-        earlier: Iterable[Iterable[Name]] = (),
+        self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False, earlier: Sequence[Sequence[Name]] = ()
     ) -> None:
-        self.core, self._follows = core, follows
+        self.core, self._follows, self.skipped = core, follows, 0
         self._arms = [*map(list, earlier), list(arms)]
         self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
         self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
@@ -136,6 +145,8 @@ class LogLearner:
             if row.get("request"):
                 request = _check_mapping("request", row["request"], "the arguments of `history`")
                 self.core.adopt(self.core.learn_history(now=None, **{name: request.get(name) for name in HISTORY}))
+            else:  # it was erased
+                self.skipped += 1
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
         elif kind == "closed":
@@ -146,6 +157,7 @@ class LogLearner:
     def _learn_decision(self, row: Mapping[str, Any]) -> None:
         request, id_, at = row.get("request"), _id_of(row), _time_of(row)
         if request is None:  # it was erased
+            self.skipped += 1
             return
         arms = _check_mapping("request", request, "the arms and the context that were sent").get("arms")
         offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
@@ -163,17 +175,21 @@ class LogLearner:
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
-        with contextlib.suppress(DecisionError):  # the decision is not in the log, or the reward is too late
+        try:
             if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:
                 core.reward(id_, value, now=at)  # type: ignore[arg-type]
+        except UnknownDecisionError:  # the decision is not in the log, or was closed long before a late reward
+            self.skipped += row["kind"] != "late"
+        except DecisionError:  # the reward is too late
+            pass
         outcome = core.outcome_of(id_)
         if outcome is not None and outcome.reward is not None:
             self._count(id_, outcome.reward)
 
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
-        self._arms = follow_arms(self._arms, row)
+        self._arms = declare_arms(self._arms, kind, row)
         if self._follows and kind == "configured":
             changes = row.get("changes") or {}
             if changes.get("features") is not None:
@@ -210,6 +226,7 @@ class LogLearner:
             new=self._new.summarise(),
             value=value,
             reason=reason,
+            skipped=self.skipped,
         )
 
 
@@ -268,20 +285,6 @@ class _Weights:
             decisions=self.count,
             logged=self.rewards / self.count,
         )
-
-
-def follow_arms(arms: list[list[Name]], row: Mapping[str, Any]) -> list[list[Name]]:
-    """Return the arms that the features declare after ``row``, one of those that may change them.
-
-    ``arms`` are those before it. The arms declared now come last, after those that undoing a refit would restore.
-    """
-    name = "changes" if row["kind"] == "configured" else "settings"
-    changes = _check_mapping(name, row.get(name) or {}, "settings by name")
-    features = Features.parse(changes.get("features"))
-    now = arms[-1] if features is None else list(features.arms)
-    if row["kind"] == "refit_undone":
-        return arms[:-1] or arms
-    return [*arms, now] if row["kind"] == "refitted" else [*arms[:-1], now]
 
 
 def _id_of(row: Mapping[str, Any]) -> str:

@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from windvane.agent.refit import follow_arms
 from windvane.agent.times import read_clock
-from windvane.records import ErasedContext, Name
+from windvane.records import ErasedContext
+from windvane.service.baselines import build_baseline, read_baseline
 from windvane.service.problems import Problem
-from windvane.service.store import Baseline, Erasure, Event, Store, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.streams import check_decision
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from windvane.service.streams import Stream
 
 SLICE_EVENTS, SLICE_BYTES = 1000, 4 << 20  # that one transaction removes
-CHANGE_ARMS = (kinds.CONFIGURED, kinds.REFITTED, kinds.REFIT_UNDONE)
 
 
 async def erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
@@ -65,18 +64,13 @@ def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
 
 
 class Slice(NamedTuple):
-    """Events that are removed together: the last of them, with its chain value, the ids of decisions among them, and
-    the arms that are declared after them."""
+    """Events that are removed together: the last of them, and the ids of decisions among them."""
 
     removed: Removed
-    chain: bytes
     decisions: list[str]
-    arms: list[list[Name]]
 
 
-def read_slice(
-    store: Store, stream: int, before: Removed | None, arms: list[list[Name]], until: float, now: float
-) -> Slice | None:
+def read_slice(store: Store, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
     """Return the first events of a log that are older than ``until``, not too many; None if there are none.
 
     The first event that is not older ends it. An event from the future tells of a wrong clock, and nothing of its age:
@@ -90,10 +84,8 @@ def read_slice(
         since, size = event.time if since is None else since, size + event.size
         if event.kind == kinds.DECIDED and event.decision is not None:
             decisions.append(event.decision)
-        if event.kind in CHANGE_ARMS:
-            arms = follow_arms(arms, event.to_plain())
         if event.time < until:
-            found = Slice(Removed(event.number, since, event.time), event.chain, list(decisions), arms)
+            found = Slice(Removed(event.number, since, event.time), list(decisions))
     return found
 
 
@@ -105,14 +97,12 @@ async def remove_events(engine: Engine, stream: Stream, until: float) -> int:
 async def _remove_events(engine: Engine, stream: Stream, until: float) -> int:
     async with stream.erasing:
         before, now = stream.removed, read_clock()
-        part = await asyncio.to_thread(read_slice, stream.store, stream.id, before, stream.arms, until, now)
+        part = await asyncio.to_thread(read_slice, stream.store, stream.id, before, until, now)
         if part is None:
             return 0
         await _wait_for_turn(engine, stream)
         with hold(stream):
-            await _store_after(
-                engine, stream, lambda: stream.compact(part.removed, part.decisions, part.arms, now), chain=part.chain
-            )
+            await _store_after(engine, stream, lambda: stream.compact(part.removed, part.decisions, read_clock()))
         await engine.commit(stream)
     return part.removed.number - (0 if before is None else before.number)
 
@@ -126,24 +116,20 @@ async def _wait_for_turn(engine: Engine, stream: Stream) -> None:
 
 
 async def _store_after(
-    engine: Engine,
-    stream: Stream,
-    operation: Callable[[], list[Event]],
-    *,
-    requests: tuple[int, ...] = (),
-    chain: bytes | None = None,
+    engine: Engine, stream: Stream, operation: Callable[[], list[Event]], requests: tuple[int, ...] = ()
 ) -> None:
     """Carry out an operation on a stream that is held, and hand the state after it over, to be stored as the baseline.
 
-    ``requests``: the numbers of the events whose requests are erased. ``chain``: the chain value of the last event that
-    is removed, if the operation removes some.
+    ``requests``: the numbers of the events whose requests are erased.
     """
-    if chain is None:
-        number = 0 if stream.removed is None else stream.removed.number
-        chain = await asyncio.to_thread(stream.store.read_chain, stream.id, number) or b""
+    row, store = stream.row, stream.store
+    try:
+        await asyncio.to_thread(read_baseline, row, store)
+    except SnapshotError as error:
+        text = f"the baseline of the stream cannot be used ({error}); run `windvane verify` for details"
+        raise Problem("unreadable", text) from None
     with engine.operating(stream):
         events = operation()
-        snapshot = await asyncio.to_thread(stream.snapshot)
-        removed = stream.removed
-        ends = (0, chain, None, None) if removed is None else (removed.number, chain, *removed[1:])
-    engine.hand_over(stream, events, [Erasure(stream.id, Baseline(snapshot, *ends), requests)])
+        removed = 0 if stream.removed is None else stream.removed.number
+        baseline = await asyncio.to_thread(lambda: build_baseline(row, store, stream.snapshot(), removed))
+    engine.hand_over(stream, events, [Erasure(stream.id, baseline, requests)])

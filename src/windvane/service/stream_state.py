@@ -16,8 +16,9 @@ from windvane.agent.pending import RewardOutcome
 from windvane.agent.refit import NOT_OF_THE_AGENT, LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import Name, to_plain
+from windvane.records import to_plain
 from windvane.service import requests
+from windvane.service.baselines import read_baseline
 from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
 from windvane.service.refit import Work, begin_refit, begin_undo
@@ -46,8 +47,7 @@ class Removed(NamedTuple):
 class StreamState:
     """A stream as it was created, or as it was at ``snapshot``: an agent, and the place in its log.
 
-    ``retention``: how long events are kept, such as "90d"; None: forever. ``arms``: the arms that the features
-    declared before the first event of the log, after those that undoing a refit would have restored.
+    ``retention``: how long events are kept, such as "90d"; None: forever.
     """
 
     def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
@@ -55,11 +55,10 @@ class StreamState:
         self.id, self.name, self.created = row.id, row.name, row.created
         self.archived: float | None = None
         self.removed: Removed | None = None
-        self.refits: list[int] = []  # the events of the refits that can be undone
+        self.refits: list[int] = []  # the events of the refits that were not undone
         self.differences = 0  # decisions for which a replay preferred another arm
-        config = json.loads(row.config)
-        self.arms: list[list[Name]] = [list((config["agent"]["features"] or {}).get("arms", ()))]
         if snapshot is None:
+            config = json.loads(row.config)
             self.core, self.title = AgentCore(**config["agent"]), config["title"]
             self.retention: str | None = config.get("retention")  # streams of older versions have none
             self.number, self.chain = 0, row.digest  # of the last event
@@ -69,8 +68,7 @@ class StreamState:
             self.title, self.archived, self.refits = extra["title"], extra["archived"], list(extra["refits"])
             self.retention = extra.get("retention")
             self.number, self.chain = snapshot.number, snapshot.chain
-            if extra.get("removed") is not None:
-                self.removed, self.arms = Removed(*extra["removed"]), extra["arms"]
+            self.removed = Removed(*extra["removed"]) if extra.get("removed") else None
         _close_nothing(self.core)
 
     def apply(self, event: Event) -> dict[str, Any]:
@@ -105,7 +103,7 @@ class StreamState:
             case kinds.ARCHIVED | kinds.UNARCHIVED:
                 self.archived = event.time if event.kind == kinds.ARCHIVED else None
             case kinds.ERASED:
-                self.erase(recorded["decision"])
+                self.core.drop(recorded["decision"])
             case kinds.REFITTED:
                 work = Work()
                 learner = begin_refit(self, recorded["settings"])(work).read(event.number - 1, work)
@@ -148,11 +146,10 @@ class StreamState:
 
     def copy(self) -> Callable[[], Snapshot]:
         """Copy the stream as it is now; the function returned makes the snapshot later, in any thread."""
-        extra = {"title": self.title, "archived": self.archived, "refits": self.refits, "retention": self.retention}
-        if self.removed is not None:
-            extra |= {"removed": self.removed, "arms": self.arms}
-        content, number, chain, pack = json.dumps(extra).encode(), self.number, self.chain, self.core.pack()
-        return lambda: Snapshot(number, chain, pack(), content)
+        names = ("title", "archived", "refits", "retention", "removed")
+        extra = json.dumps({name: getattr(self, name) for name in names}).encode()
+        number, chain, pack = self.number, self.chain, self.core.pack()
+        return lambda: Snapshot(number, chain, pack(), extra)
 
     # --- what operations and replays share -------------------------------------------------------------------------
 
@@ -190,17 +187,12 @@ class StreamState:
         self.core.configure(**{name: value for name, value in changes.items() if name not in NOT_OF_THE_AGENT})
         self.title, self.retention = (changes.get(name, getattr(self, name)) for name in NOT_OF_THE_AGENT)
 
-    def erase(self, decision: str) -> None:
-        """Leave nothing of the context of ``decision`` in the agent. Older models cannot be rebuilt from now on."""
-        self.core.drop(decision)
-        self.refits = []
-
-    def remove(self, removed: Removed, decisions: Iterable[str], arms: list[list[Name]]) -> None:
-        """Forget the ``decisions`` whose events are ``removed``. ``arms``: those declared after these events."""
+    def remove(self, removed: Removed, decisions: Iterable[str]) -> None:
+        """Forget the ``decisions`` whose events are ``removed``."""
         for decision in decisions:
             self.core.drop(decision)
             self.core.decisions.closed.pop(decision, None)
-        self.removed, self.arms, self.refits = removed, arms, []
+        self.removed = removed
 
     def adopt_refit(self, learner: LogLearner, number: int | None = None) -> None:
         self.core = _close_nothing(learner.finish())
@@ -211,8 +203,9 @@ class StreamState:
         self.refits.pop()
 
     def begin_again(self) -> StreamState:
-        """Return the stream as it was before its first event."""
-        return StreamState(self.row, self.store)
+        """Return the stream as it was before its first event, or at its baseline if its log is not whole."""
+        baseline = read_baseline(self.row, self.store)
+        return StreamState(self.row, self.store, None if baseline is None else baseline.snapshot)
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

@@ -24,7 +24,6 @@ from windvane.records import (
     Decision,
     DecisionRecord,
     DecisionStatus,
-    Name,
     RemovedEvents,
     RewardReceipt,
     StreamInfo,
@@ -203,15 +202,15 @@ class Stream(StreamState):
     def erase_context(self, decision: str, now: float) -> list[Event]:
         """Record that the context of a decision is erased; a decision that is open is dropped."""
         self._log(kinds.ERASED, now, to_json({"decision": decision}))
-        self.erase(decision)
+        self.core.drop(decision)
         return self.take_events()
 
-    def compact(self, removed: Removed, decisions: Sequence[str], arms: list[list[Name]], now: float) -> list[Event]:
+    def compact(self, removed: Removed, decisions: Sequence[str], now: float) -> list[Event]:
         """Record that events are ``removed``, with their ``decisions``; those that are open are dropped."""
         dropped = [decision for decision in decisions if decision in self.core.decisions.open]
         times = {"first_time": to_datetime(removed.first_time), "last_time": to_datetime(removed.last_time)}
         self._log(kinds.COMPACTED, now, to_json({"removed": removed.number, **times, "dropped": dropped}))
-        self.remove(removed, decisions, arms)
+        self.remove(removed, decisions)
         return self.take_events()
 
     def record_loss(self, acknowledged: int, now: float) -> list[Event]:
