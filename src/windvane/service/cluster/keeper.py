@@ -69,8 +69,8 @@ class Keeper:
 
     Notes
     -----
-    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes do
-    not depend on that: each transaction checks the epoch.
+    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes
+    do not depend on that: each transaction checks the epoch.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Keeper:
         self._settled = threading.Event()  # the node has joined, or was refused
         self._commands: deque[_Command] = deque()
         self._guard = threading.Lock()  # of the commands, and whether more are accepted
-        self._is_stopping = self._has_ended = False
+        self._is_stopping = self.has_ended = False
         self._leaves_by: float | None = None  # None: the shards are not released at the end
         self._thread = threading.Thread(target=self._run, name="windvane-keeper", daemon=True)
         self.owns: Callable[[int], int | None] = self._member.lease.owns
@@ -169,9 +169,10 @@ class Keeper:
     def retake(self, seconds: float = COMMAND_SECONDS) -> dict[int, int]:
         """Take all shards of this node again, after a failure of unknown outcome; return the new epochs.
 
-        This waits for transactions that still write under the old epochs. ``on_taken`` is not called for the result, but
-        ``on_lost`` is for shards that are lost: check with :meth:`owns` when you use the result, since the two may cross.
-        Raises :class:`DatabaseError` if it cannot be done in time. Then nothing is owned; shards come back by ``on_taken``.
+        This waits for transactions that still write under the old epochs. ``on_taken`` is not called for the result.
+        ``on_lost`` is called for shards that are lost; since the two may cross, check the result with :meth:`owns`.
+        Raises :class:`DatabaseError` if it cannot be done in time. Then nothing is owned; shards come back by
+        ``on_taken``.
         """
         taken: dict[int, int] = self._ask(self._member.retake, seconds)
         return taken
@@ -192,7 +193,7 @@ class Keeper:
         return released
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
-        """End the thread; with ``release``, free all shards and leave the cluster, unless that takes longer than ``seconds``.
+        """End the thread; with ``release``, free all shards and leave the cluster, unless that takes ``seconds``.
 
         Without it, or if it fails, the other nodes take over after the lease has run out.
         """
@@ -208,7 +209,7 @@ class Keeper:
     def _ask(self, work: Callable[[Connection], Any], seconds: float) -> Any:
         command = _Command(work, seconds)
         with self._guard:
-            if self._is_stopping or self._has_ended:
+            if self._is_stopping or self.has_ended:
                 raise DatabaseError("this node is leaving the cluster")
             self._commands.append(command)
         self._session.wake()
@@ -232,7 +233,7 @@ class Keeper:
             self._leave()
         finally:
             with self._guard:
-                self._has_ended = True
+                self.has_ended = True
             self._expire_commands()
             self._session.close()
             self._settled.set()
@@ -297,7 +298,7 @@ class Keeper:
     def _expire_commands(self) -> None:
         """Fail the commands whose time is over."""
         with self._guard:
-            expired = [command for command in self._commands if self._has_ended or read_clock() >= command.end]
+            expired = [command for command in self._commands if self.has_ended or read_clock() >= command.end]
             for command in expired:
                 self._commands.remove(command)
         error = DatabaseError(f"the shards could not be changed in time ({self._problem or 'they are locked'})")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 
-# It goes on while the machine is suspended, as the leases in the database do. Where it is missing, the other is next best.
+# This clock goes on while the machine is suspended, as the leases in the database do. The other is the next best.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
