@@ -141,7 +141,7 @@ class Peers:
         """Wait until every shard has an owner, and no node has two more than another; return how many each owns."""
 
         def read() -> list[int]:
-            counts = [peer.count_owned() for peer in self.all if not peer.keeper.has_ended]
+            counts = [peer.count_owned() for peer in self.all if peer.keeper.is_running]
             is_done = sum(counts) == COUNT and max(counts) - min(counts) <= 1
             return counts if is_done else []
 
