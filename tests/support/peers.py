@@ -11,7 +11,7 @@ from typing import Any
 
 from support.server import until
 from windvane.service.cluster.keeper import Keeper
-from windvane.service.cluster.shard_map import Node, ShardMap
+from windvane.service.cluster.shard_map import Node
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.postgres.schema import FORMAT, create_schema
 from windvane.service.store.records import StoreError
@@ -175,3 +175,30 @@ def run_peers(url: str) -> Iterator[Peers]:
         yield peers
     finally:
         peers.close()
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def expire(connection: Connection, *instances: str) -> None:
+    """Let the leases of nodes run out."""
+    sql = "UPDATE nodes SET lease_until = clock_timestamp() - interval '1 s' WHERE instance = ANY(%s)"
+    connection.execute(sql, (list(instances),))
+
+
+def read_owners(connection: Connection) -> dict[int, str]:
+    """Return the instances that own shards."""
+    return dict(connection.execute("SELECT shard, node FROM shards WHERE node IS NOT NULL ORDER BY shard").fetchall())
+
+
+def is_waiting(observer: Connection, connection: Connection) -> bool:
+    """Whether a connection waits for a lock."""
+    sql = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
+    row = observer.execute(sql, (connection.info.backend_pid,)).fetchone()
+    return row is not None and row[0] is True
+
+
+def fence(connection: Connection, shard: int, epoch: int) -> bool:
+    """Hold a shard as every write does; return False if its epoch is over."""
+    sql = "SELECT shard FROM shards WHERE shard = %s AND epoch = %s ORDER BY shard FOR SHARE"
+    return connection.execute(sql, (shard, epoch)).fetchone() is not None

@@ -34,7 +34,7 @@ class Commands:
         return len(self._queue)
 
     def ask(self, work: Work, seconds: float, wake: Callable[[], None]) -> Any:
-        """Return the result of ``work``, which another thread does. Raise :class:`DatabaseError` if it is not in time."""
+        """Return the result of ``work``, which another thread does. Raise :class:`DatabaseError` if it comes late."""
         command = _Command(work, seconds)
         with self._guard:
             if self._is_closed:
