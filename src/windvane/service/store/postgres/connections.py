@@ -40,9 +40,13 @@ SESSION: dict[str, str | int] = {
     "idle_in_transaction_session_timeout": 2000,  # milliseconds: a stopped process must not keep its locks
     "statement_timeout": 30_000,
     "lock_timeout": 10_000,
-    # Every frequent query has an index. Without this, a plan made while a table was empty would scan it later.
+    # Every frequent query looks few rows up in an index. A plan made while a table was empty must not scan it later.
     "enable_seqscan": "off",
-    "jit": "off",  # and the cost that this adds to other plans would have them compiled
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # Workers and compiled plans take longer to start than such a query takes.
+    "max_parallel_workers_per_gather": 0,
+    "jit": "off",
 }
 """Settings of a session, unless ``options`` of the address has them."""
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")

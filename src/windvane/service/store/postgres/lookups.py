@@ -20,18 +20,16 @@ READ_IDLE_MS = 600_000
 _EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
 _SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
 _CHUNK = f"""SELECT {_EVENT} FROM (
-        SELECT *, sum({_SIZE}) OVER (ORDER BY number) AS total FROM (
+        SELECT *, sum({_SIZE}) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) AS total FROM (
             SELECT * FROM events WHERE stream = %s AND number > %s ORDER BY number LIMIT %s
         ) AS next
     ) AS counted WHERE total - ({_SIZE}) < {CHUNK_BYTES} ORDER BY number"""
 _BY_KEY = f"SELECT {_EVENT} FROM events WHERE stream = %s AND key = %s"
 _BY_DECISION = f"SELECT {_EVENT} FROM events WHERE stream = %s AND decision = %s ORDER BY number"
-_BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM events WHERE (stream, number) IN (
-        SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, key)
-            JOIN events USING (stream, key) WHERE key IS NOT NULL
-        UNION ALL SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, decision)
-            JOIN events USING (stream, decision) WHERE decision IS NOT NULL
-    ) ORDER BY stream, number"""
+_BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
+        JOIN events ON stream = id AND key = text AND key IS NOT NULL
+    UNION ALL SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
+        JOIN events ON stream = id AND decision = text AND decision IS NOT NULL"""
 _LAST = """SELECT coalesce(
         (SELECT number FROM events WHERE stream = %s ORDER BY number DESC LIMIT 1),
         (SELECT removed FROM baselines WHERE stream = %s), 0)"""
@@ -107,7 +105,8 @@ class Lookups:
     ) -> list[Event]:
         """Return the events with these keys, and those of these decisions, by stream and in order."""
         columns = [[pair[i] for pair in pairs] for pairs in (keys, decisions) for i in (0, 1)]
-        return [Event._make(row) for row in self.query(_BY_KEYS_AND_DECISIONS, *columns)]
+        found = {row[:2]: Event._make(row) for row in self.query(_BY_KEYS_AND_DECISIONS, *columns)}
+        return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:
         """Return the chain value of an event, None if there is no such event. Before the first event it is the digest

@@ -7,6 +7,7 @@ connection is lost during a commit, its outcome is unknown: the caller must read
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ from windvane.service.store.records import (
 
 CONNECTIONS = 8
 """For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
+
+log = logging.getLogger("windvane.service")
 
 _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
 _NEXT_ID = "SELECT nextval('stream_ids')"
@@ -116,8 +119,19 @@ class PostgresStore(Lookups):
         return problems
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it."""
-        if problems := self.find_damage(pages=pages):
+        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it.
+
+        If only the setting is damaged that says whether requests need a token, they do from now on.
+        """
+        problems = self.find_damage(pages=pages)
+        if problems and "guarded" not in self.read_meta():
+            log.error("%s: is damaged (%s); every request needs a token", self.name, problems[0])
+            with self._transaction() as connection:
+                write_meta(connection, "guarded", "yes")
+            if not (remaining := self.find_damage(pages=pages)):
+                return problems
+            problems = remaining
+        if problems:
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 
