@@ -92,8 +92,14 @@ class PostgresStore(Lookups):
             self.shards = open_tables(self.address, connection, create=create and not read_only, migrate=not shared)
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
-        if not shared:
-            self.repair()
+        try:
+            if not shared:
+                self.repair()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, DatabaseError):
+                raise StoreError(self.name, "unreadable", f"cannot be used as a store ({error})") from None
+            raise
 
     def close(self) -> None:
         """Close all connections."""
