@@ -177,7 +177,7 @@ class Cluster:
     def url(self, database: str, user: str = OWNER, password: str | None = None, **options: str | int) -> str:
         """Return the connection string of a database, over the unix socket unless ``host`` is given."""
         host = str(options.pop("host", ""))
-        parameters = options if host else {"host": str(self.folder), **options}
+        parameters = options if host else {"host": str(self.folder), "port": self.port, **options}
         secret = "" if password is None else f":{quote(password, safe='')}"
         address = f"{host}:{parameters.pop('port', self.port)}" if host else ""
         query = f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
@@ -218,8 +218,11 @@ class Cluster:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process exists and is not merely waiting to be reaped."""
+    """Whether a process exists and, where that can be seen, is not merely waiting to be reaped."""
     try:
+        if not Path("/proc/self").exists():
+            os.kill(process, 0)
+            return True
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False

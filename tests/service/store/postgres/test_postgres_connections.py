@@ -28,6 +28,7 @@ from windvane.service.store import (
     is_damage,
 )
 from windvane.service.store.postgres import connections
+from windvane.service.store.postgres.connections import Address
 from windvane.service.store.postgres.store import PostgresStore
 
 BASELINE = Baseline(Snapshot(1, b"chain", b"agent", b"{}"), 1, b"chain", 1.0, 1.0)
@@ -333,3 +334,22 @@ def test_a_statement_that_takes_too_long_is_ended(
         blocker.rollback()
         store.append([event(1)])
     assert numbers(pg) == [1]
+
+
+def test_settings_of_sessions(cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defaults, unless the address or a variable of libpq has something else."""
+
+    def read(url: str) -> list[str]:
+        names = ("application_name", "synchronous_commit", "lock_timeout", "statement_timeout", "transaction_isolation")
+        with closing(Address(url).connect(statement_timeout=4000)) as connection:
+            ((*values,),) = connection.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in names))
+            return values
+
+    url = cluster.url(database)
+    assert read(url) == ["windvane", "on", "10s", "4s", "read committed"]
+    other = cluster.url(database, application_name="shop", options="-c synchronous_commit=remote_apply")
+    assert read(other) == ["shop", "remote_apply", "10s", "4s", "read committed"]
+    cluster.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = serializable")
+    monkeypatch.setenv("PGAPPNAME", "variable")
+    monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=7s")
+    assert read(url) == ["variable", "on", "7s", "4s", "read committed"]
