@@ -405,9 +405,11 @@ class ProblemDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the service is alive, or ready."""
+    """Whether the service is alive, or ready; in a cluster also the node, and the shards that it owns."""
 
     status: str
+    node: str | None = None
+    shards: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,9 +42,9 @@ class StalledDisk:
     def __init__(self, service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, append = threading.Event(), service.store.append
 
-        def wait(*arguments: Any) -> None:
+        def wait(*arguments: Any, **more: Any) -> None:
             self.go.wait(30)
-            append(*arguments)
+            append(*arguments, **more)
 
         monkeypatch.setattr(service.store, "append", wait)
 
@@ -358,11 +358,11 @@ def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monke
         engine = service.engine
         add_stream = service.store.add_stream
 
-        def add(*arguments: Any) -> Any:
-            service.loop.call_soon_threadsafe(engine._fail, RuntimeError("a failed commit"))
+        def add(*arguments: Any, **more: Any) -> Any:
+            service.loop.call_soon_threadsafe(engine.fail, RuntimeError("a failed commit"))
             time.sleep(0.1)
             service.loop.call_later(0.1, go.set)
-            return add_stream(*arguments)
+            return add_stream(*arguments, **more)
 
         monkeypatch.setattr(service.store, "add_stream", add)
         return await create_stream(engine, NewStream(name="new", dim=2))

@@ -134,7 +134,7 @@ def test_an_operation_that_fails_after_a_recovery(service: Local) -> None:
         task = asyncio.create_task(engine.operate(stream, fail))
         while not entered.is_set():
             await asyncio.sleep(0.001)
-        engine._fail(RuntimeError("a failed commit"))
+        engine.fail(RuntimeError("a failed commit"))
         while engine.failure is not None:
             await asyncio.sleep(0.001)
         replaced = engine.streams["shop"]
@@ -181,7 +181,7 @@ def test_followers_of_a_stream_that_is_rebuilt(
         engine, stream = service.engine, service.engine.streams["shop"]
         done = await engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         assert done.status == 201
-        engine._fail(RuntimeError("a failed commit"))
+        engine.fail(RuntimeError("a failed commit"))
 
     service.run(fail())
     thread.join(10)
@@ -208,7 +208,7 @@ def test_many_streams_created_at_once_on_a_slow_disk(service: Local, monkeypatch
     monkeypatch.setattr(engines, "STALL_SECONDS", 0.5)
     monkeypatch.setattr(engines, "STALL_TICK", 0.02)
     add = service.store.add_stream
-    monkeypatch.setattr(service.store, "add_stream", lambda *arguments: (time.sleep(0.1), add(*arguments))[1])
+    monkeypatch.setattr(service.store, "add_stream", lambda *a, **more: (time.sleep(0.1), add(*a, **more))[1])
     bodies = [("POST", "/v1/streams", {"name": f"s{i}", "dim": 2}) for i in range(8)]
     assert [answer.status_code for answer in service.request_together(*bodies)] == [201] * 8
     assert service.engine.recoveries == 1
@@ -332,7 +332,7 @@ engine.STOP_SECONDS = server.EXIT_SECONDS = 0.3
 server.STOP_SECONDS = 1
 
 
-def hang(store, *_):
+def hang(store, *_, **__):
     with store._writing:  # as the method that it replaces
         time.sleep(3600)
 

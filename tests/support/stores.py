@@ -134,9 +134,16 @@ def decide(stream: Stream, store: Store, count: int = 1, now: float = 10.0) -> N
         stream.lookup.forget(stream.number)
 
 
+def open_directly(where: str | Path) -> Store:
+    """Open a store whose streams look events up at once, also in a database: there is no engine that fetches them."""
+    store = open_store(where)
+    store.is_remote = False
+    return store
+
+
 def build(where: str | Path, rounds: int = 8) -> Facts:
     """Make a store with three streams: keys, rewards, parts, late ones, expiries, history, tokens and snapshots."""
-    with closing(open_store(where)) as store:
+    with closing(open_directly(where)) as store:
         streams = {name: add_stream(store, name, **settings) for name, settings in STREAMS.items()}
         answers: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -215,7 +222,7 @@ def serve_copy(where: str | Path, facts: Facts) -> Served:
     Whatever is lost must be said: a stream is set aside, an event is called unreadable, a token is refused. Anything
     else that is different fails the test, and so does a store that is refused.
     """
-    with closing(open_store(where)) as store:
+    with closing(open_directly(where)) as store:
         streams, unavailable = recover_all(store)
         is_intact = not unavailable
         assert len(unavailable) <= len(STREAMS), "streams that never were"

@@ -41,7 +41,7 @@ async def build_core(new: NewStream) -> AgentCore:
 
 async def create_stream(engine: Engine, new: NewStream) -> Stream:
     """Create a stream."""
-    engine.refuse_if_taken(new.name)
+    await engine.refuse_if_taken(new.name)
     core = await build_core(new)  # errors come before anything is stored
     await asyncio.to_thread(warm_up, [type(core.policy)])
     return await engine.add_stream(new.name, json.dumps({"title": new.title, "agent": core.settings}))
@@ -70,7 +70,7 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
     except Problem as problem:
         if problem.code != "stream-exists":
             raise
-    stream, wanted = engine.stream(new.name), await build_core(new)
+    stream, wanted = await engine.find(new.name), await build_core(new)
     if stream.archived is not None:
         raise Problem("archived", f"the stream {new.name!r} is archived")
     await engine.commit(stream)  # its settings may have been changed just now

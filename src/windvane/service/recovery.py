@@ -69,7 +69,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
 def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]:
     """Yield events that record a loss: more events were acknowledged than the log has, because the write-ahead log was
     damaged or the store is a restored backup."""
-    marks = store.read_acknowledged()
+    marks = store.read_acknowledged() or {}
     for id_ in marks.keys() - {row.id for row in recovery.rows.values()}:
         log.error("a stream with %d acknowledged events is not in the store", marks[id_])
     for stream in recovery.streams.values():

@@ -130,7 +130,7 @@ def _follow_without(before: StreamState, refit: int) -> LogReader:
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
     """Learn the log of ``stream`` again with ``changes``, and replace the model unless it is a ``dry_run``."""
-    if again := stream.find_refit(changes, key):
+    if again := await _find_answer(engine, stream, changes, key):
         await engine.commit(stream)  # the first request may still wait for the disk
         return again
     try:
@@ -147,7 +147,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     """Restore the model from before the last refit."""
-    if again := stream.find_refit(None, key):
+    if again := await _find_answer(engine, stream, None, key):
         await engine.commit(stream)
         return again
     if not stream.refits:
@@ -155,6 +155,13 @@ async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     return await _learn_beside(
         engine, stream, key, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
+
+
+async def _find_answer(engine: Engine, stream: Stream, changes: dict[str, Any] | None, key: str | None) -> Done | None:
+    async def find() -> Done | None:
+        return stream.find_refit(changes, key)
+
+    return await engine.lookups.execute(stream, find)
 
 
 async def _learn_beside(

@@ -50,6 +50,10 @@ class Snapshots:
     def add_work(self, stream: Stream, seconds: float) -> None:
         self._progress[stream.id].seconds += seconds
 
+    def is_changed(self, stream: Stream) -> bool:
+        """Return whether the stream has events after its last snapshot."""
+        return stream.number != self._progress[stream.id].number
+
     def is_due(self, stream: Stream, share: float = 1.0) -> bool:
         progress = self._progress[stream.id]
         events = stream.number - progress.number

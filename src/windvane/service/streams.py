@@ -62,6 +62,8 @@ class Stream(StreamState):
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
+        self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
+        self.is_gone = False  # whether another node has taken it
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
         self.closing: asyncio.Future[None] | None = None  # while due decisions are closed in slices

@@ -33,10 +33,10 @@ from windvane.service.store import (
     is_damage,
     open_store,
 )
+from windvane.service.store.migrations import FORMAT, SQLITE_TABLES
 from windvane.service.store.opening import is_postgres
-from windvane.service.store.sqlite import database
-from windvane.service.store.sqlite import store as store_module
-from windvane.service.store.sqlite.database import FORMAT, PAGE_BYTES, write_row
+from windvane.service.store.sqlite import store_file as store_module
+from windvane.service.store.sqlite.database import PAGE_BYTES, write_row
 
 
 def event(number: int, stream: int = 1, decision: str | None = None, key: str | None = None) -> Event:
@@ -332,11 +332,11 @@ def test_a_store_that_is_moved_away_is_not_written_to(store: SqliteStore, tmp_pa
 
 def test_a_store_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before any one of the statements that create a store, the next start creates it."""
-    statements = database.SCHEMA.split(";")
+    statements = SQLITE_TABLES[FORMAT].split(";")
     for count in range(len(statements) + 1):
         path = tmp_path / f"{count}.db"
         with monkeypatch.context() as patch:
-            patch.setattr(database, "SCHEMA", ";".join([*statements[:count], "SELECT * FROM nowhere"]))
+            patch.setitem(SQLITE_TABLES, FORMAT, ";".join([*statements[:count], "SELECT * FROM nowhere"]))
             with rejects(error=StoreError, where=path, code="unreadable"):
                 SqliteStore(path)
         with closing(SqliteStore(path)) as store:

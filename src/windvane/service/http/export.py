@@ -52,7 +52,7 @@ async def _find_log(engine: Engine, name: str) -> tuple[StreamRow, int]:
     if name in engine.unavailable:
         row = engine.rows[name]
         return row, await asyncio.to_thread(engine.store.last_number, row.id)
-    stream = engine.stream(name)
+    stream = await engine.find(name)
     number = stream.number
     await engine.commit(stream)
     return stream.row, number

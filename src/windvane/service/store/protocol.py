@@ -31,6 +31,9 @@ class Store(Protocol):
     is_remote: bool
     is_checked: bool
 
+    def open(self) -> None:
+        """Open a store that could not be reached when this object was made; do nothing if it is open."""
+
     def close(self) -> None:
         """Close the store."""
 
@@ -67,6 +70,12 @@ class Store(Protocol):
 
         ``epochs``: by stream, the epoch of its shard in which the events were made, in a cluster. Raises
         :class:`windvane.service.store.FencedError` if one is over.
+        """
+
+    def purge(self) -> bool:
+        """Delete what is left of erased data outside the tables; return whether nothing is left.
+
+        :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
         """
 
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:

@@ -12,6 +12,7 @@ import pytest
 
 from support.postgres import Cluster
 from support.server import until
+from windvane.cluster_map import shard_of
 from windvane.service.store import (
     LATE,
     Baseline,
@@ -23,7 +24,7 @@ from windvane.service.store import (
     StreamRow,
     TooManyStreamsError,
 )
-from windvane.service.store.postgres.schema import SHARDS, find_shard
+from windvane.service.store.postgres.schema import SHARDS
 from windvane.service.store.postgres.store import PostgresStore
 
 SNAPSHOT = Snapshot(1, b"chain", b"agent", b"{}")
@@ -38,7 +39,7 @@ def add_streams(store: PostgresStore, count: int) -> list[StreamRow]:
     """Add streams in different shards; the names are chosen so."""
     rows: dict[int, StreamRow] = {}
     for i in range(1000):
-        shard = find_shard(f"s{i}", store.shards)
+        shard = shard_of(f"s{i}", store.shards)
         if shard not in rows and len(rows) < count:
             row = store.add_stream(f"s{i}", 1.0, "{}")
             assert row is not None
@@ -52,7 +53,7 @@ def take(url: str, *rows: StreamRow) -> dict[int, int]:
     with psycopg.connect(url) as connection:
         for row in rows:
             query = "UPDATE shards SET epoch = nextval('epochs') WHERE shard = %s RETURNING epoch"
-            ((epochs[row.id],),) = connection.execute(query, (find_shard(row.name, SHARDS),)).fetchall()
+            ((epochs[row.id],),) = connection.execute(query, (shard_of(row.name, SHARDS),)).fetchall()
     return epochs
 
 
@@ -114,9 +115,7 @@ def test_a_takeover_that_is_being_committed_is_waited_for(
         (row,) = add_streams(pg, 1) if not is_committed else pg.read_streams()
         epochs = take(database_url, row)
         with psycopg.connect(database_url) as taker:
-            taker.execute(
-                "UPDATE shards SET epoch = nextval('epochs') WHERE shard = %s", (find_shard(row.name, SHARDS),)
-            )
+            taker.execute("UPDATE shards SET epoch = nextval('epochs') WHERE shard = %s", (shard_of(row.name, SHARDS),))
             number = pg.last_number(row.id) + 1
             with waiting(cluster, database, lambda: pg.append([event(row.id, number)], epochs=epochs)) as future:
                 assert not future.done()
@@ -183,7 +182,7 @@ def test_streams_are_added_and_removed_by_the_owner_of_the_shard(pg: PostgresSto
     again = pg.add_stream("shop", 1.0, "{}", epoch=epoch)
     assert again is not None
     assert again.id > row.id
-    shard = find_shard("shop", SHARDS)
+    shard = shard_of("shop", SHARDS)
     assert pg.read_streams([shard]) == [again]
     assert pg.read_streams([shard + 1, shard + 2]) == pg.read_streams([]) == []
 

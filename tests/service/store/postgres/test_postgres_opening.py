@@ -12,9 +12,9 @@ import pytest
 from support.postgres import Cluster
 from support.refusals import rejects
 from support.stores import edit, query
-from windvane.service.store import LATE, Baseline, Erasure, Event, Snapshot, StoreError, Token, open_store
+from windvane.service.store import LATE, Baseline, Erasure, Event, Snapshot, StoreError, Token, migrations, open_store
+from windvane.service.store.migrations import Migration
 from windvane.service.store.postgres import schema
-from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.postgres.store import PostgresStore
 from windvane.service.store.records import seal_row
 
@@ -39,7 +39,7 @@ def test_a_store_is_created_once(database_url: str) -> None:
         assert (store.is_remote, store.is_checked, store.shards) == (True, True, 64)
         assert store.find_damage() == []
         meta = store.read_meta()
-        assert (meta["format"], meta["guarded"], meta["shards"]) == (str(schema.FORMAT), "no", "64")
+        assert (meta["format"], meta["guarded"], meta["shards"]) == (str(migrations.FORMAT), "no", "64")
         assert (len(meta["id"]), len(meta["secret"])) == (32, 64)
         store.add_stream("shop", 1.0, "{}")
         size = store.measure()["store_bytes"]
@@ -151,7 +151,7 @@ def test_a_database_with_another_encoding_is_refused(cluster: Cluster) -> None:
 
 
 def test_a_newer_format_is_refused_by_name(pg: PostgresStore, database_url: str) -> None:
-    newer = schema.FORMAT + 3
+    newer = migrations.FORMAT + 3
     write_meta(database_url, "format", str(newer))
     for shared in (False, True):
         with rejects(error=StoreError, code="format") as caught:
@@ -164,35 +164,35 @@ def test_an_older_format_is_migrated_in_one_transaction(
 ) -> None:
     """By a server; commands beside one leave it as it is. A migration that fails changes nothing."""
 
-    def add_column(connection: Connection) -> None:
-        connection.execute("ALTER TABLE nodes ADD COLUMN color text")
-
-    def fail(connection: Connection) -> None:
-        connection.execute("ALTER TABLE nodes ADD COLUMN shape text")
-        connection.execute("SELECT 1 / 0")
-
     pg.append([event(1)])
-    now = schema.FORMAT
-    monkeypatch.setattr(schema, "FORMAT", now + 2)
+    now = migrations.FORMAT
+    column, other = "ALTER TABLE nodes ADD COLUMN color text", "ALTER TABLE nodes ADD COLUMN shape text"
+    columns = "SELECT attname::text FROM pg_attribute WHERE attname IN ('color', 'shape') ORDER BY attname"
+    monkeypatch.setattr(migrations, "FORMAT", now + 2)
     monkeypatch.setitem(schema.TABLES, "nodes", (*schema.TABLES["nodes"], "color text", "shape text"))
     with rejects(error=StoreError, code="format"):
         PostgresStore(database_url, shared=True)
-    with rejects(error=StoreError, code="format"):  # it is not known how
-        PostgresStore(database_url)
-    monkeypatch.setitem(schema.MIGRATIONS, now, add_column)
-    monkeypatch.setitem(schema.MIGRATIONS, now + 1, fail)
+    first, second = Migration(now + 1, "", [column]), Migration(now + 2, "", [other])
+    monkeypatch.setattr(migrations, "MIGRATIONS", (first, Migration(now + 2, "", [other, "SELECT 1 / 0"])))
     with rejects(error=StoreError, code="unreadable"):
         PostgresStore(database_url)
-    columns = (
-        "SELECT attname::text FROM pg_attribute WHERE attrelid = 'nodes'::regclass AND attname IN ('color', 'shape')"
-    )
     assert query(database_url, columns) == []
-    monkeypatch.setitem(schema.MIGRATIONS, now + 1, lambda c: c.execute("ALTER TABLE nodes ADD COLUMN shape text"))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (first, second))
+    values = f"'i', 'old', 'u', 'v', {now}, now(), now() + interval '30 s'"
+    edit(database_url, f"INSERT INTO nodes VALUES ({values})")
+    with rejects(error=StoreError, code="in_use"):  # a node of the older version is running
+        PostgresStore(database_url)
+    assert query(database_url, columns) == []
+    edit(database_url, "DELETE FROM nodes")
     with closing(PostgresStore(database_url)) as store:
         assert store.read_meta()["format"] == str(now + 2)
         assert store.last_number(1) == 1
     assert query(database_url, columns) == [("color",), ("shape",)]
     PostgresStore(database_url, shared=True).close()
+    monkeypatch.setattr(migrations, "FORMAT", now + 9)
+    monkeypatch.setattr(migrations, "OLDEST_POSTGRES", now + 8)
+    with rejects(error=StoreError, code="format"):
+        PostgresStore(database_url)
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------

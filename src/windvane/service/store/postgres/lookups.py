@@ -10,7 +10,7 @@ from typing import Any
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
-from windvane.service.store.records import Baseline, Snapshot, SnapshotError, StreamRow, Token, is_sealed
+from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, Token, is_sealed
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
@@ -39,10 +39,8 @@ CHAIN = """SELECT chain FROM events WHERE stream = %s AND number = %s
 _STREAM = "SELECT id, name, created, config, digest FROM streams"
 _TOKENS = "SELECT name, hash, full_rights, created, digest FROM tokens"
 
-_SEALED = {
-    "snapshots": "stream, number, chain, agent, extra, digest",
-    "baselines": "stream, number, chain, agent, extra, removed, removed_chain, first_time, last_time, digest",
-}
+BASELINE = """SELECT stream, number, chain, agent, extra, removed, removed_chain, first_time, last_time, digest
+    FROM baselines WHERE stream = %s"""
 
 
 class Lookups:
@@ -132,8 +130,10 @@ class Lookups:
 
     def read_snapshot(self, stream: int) -> Snapshot | None:
         """Return the last snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
-        row = self._read_sealed("snapshots", stream)
-        return None if row is None else Snapshot._make(row[1:5])
+        rows = self.query("SELECT stream, number, chain, agent, extra, digest FROM snapshots WHERE stream = %s", stream)
+        if rows and not is_sealed("snapshots", rows[0]):
+            raise SnapshotError("it does not match its checksum")
+        return Snapshot._make(rows[0][1:-1]) if rows else None
 
     def read_snapshot_number(self, stream: int) -> int:
         """Return the number of the event after which the last snapshot was made, 0 if there is none."""
@@ -142,14 +142,8 @@ class Lookups:
 
     def read_baseline(self, stream: int) -> Baseline | None:
         """Return where replays begin if the log is not whole; raise :class:`SnapshotError` if it was changed."""
-        row = self._read_sealed("baselines", stream)
-        return None if row is None else Baseline(Snapshot._make(row[1:5]), *row[5:9])
-
-    def _read_sealed(self, table: str, stream: int) -> tuple[Any, ...] | None:
-        rows = self.query(f"SELECT {_SEALED[table]} FROM {table} WHERE stream = %s", stream)
-        if rows and not is_sealed(table, rows[0]):
-            raise SnapshotError("it does not match its checksum")
-        return rows[0] if rows else None
+        rows = self.query(BASELINE, stream)
+        return Baseline.from_row(rows[0]) if rows else None
 
     # --- streams and tokens ----------------------------------------------------------------------------------------
 
@@ -164,6 +158,13 @@ class Lookups:
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
         return next((StreamRow._make(row) for row in self.query(f"{_STREAM} WHERE name = %s", name)), None)
+
+    def read_secret(self) -> str:
+        """Return the secret that the nodes of a cluster share."""
+        secret = self.read_meta().get("secret")
+        if not secret:
+            raise DamageError("the setting 'secret' is missing, or does not match its checksum")
+        return secret
 
     @property
     def requires_token(self) -> bool:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, is_usable
@@ -19,8 +20,9 @@ from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
-    find_shard,
+    has_standby,
     hold_lock,
+    name_problems,
     open_tables,
     write_meta,
 )
@@ -63,6 +65,10 @@ class PostgresStore(Lookups):
         Create the tables if there are none.
     read_only
         Write nothing.
+    lazy
+        Do not fail if the database cannot be reached now: :meth:`open` tries again.
+    needs_standby
+        Refuse a database that does not commit to a standby as well.
     connections
         Most connections for reading and for small changes. One more is for events.
 
@@ -71,7 +77,7 @@ class PostgresStore(Lookups):
     name : str
         The address without the password.
     shards : int
-        The number of shards; see :func:`windvane.service.store.postgres.schema.find_shard`.
+        The number of shards; see :func:`windvane.cluster_map.shard_of`.
     """
 
     is_remote = True
@@ -83,23 +89,38 @@ class PostgresStore(Lookups):
         shared: bool = False,
         create: bool = True,
         read_only: bool = False,
+        lazy: bool = False,
+        needs_standby: bool = False,
         connections: int = CONNECTIONS,
     ) -> None:
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
-        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
-            self.shards = open_tables(self.address, connection, create=create and not read_only, migrate=not shared)
+        self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
+        self._needs_standby, self.shards = needs_standby, 0
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         try:
-            if not shared:
-                self.repair()
+            self.open()
         except BaseException as error:
+            if lazy and getattr(error, "code", "") == "unreachable":
+                return
             self.close()
-            if isinstance(error, DatabaseError):
-                raise StoreError(self.name, "unreadable", f"cannot be used as a store ({error})") from None
             raise
+
+    def open(self) -> None:
+        """Connect, and create or migrate the tables; do nothing if that was done."""
+        if self._is_open:
+            return
+        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
+            self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
+            if self._needs_standby and not has_standby(connection):
+                problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
+                raise StoreError(self.name, "no_standby", problem)
+        if not self._is_shared:
+            with name_problems(self.address):
+                self.repair()
+        self._is_open = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -178,6 +199,10 @@ class PostgresStore(Lookups):
                 self._drop_writer()
                 raise
 
+    def purge(self) -> bool:
+        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        return True
+
     def _connect_writer(self) -> Connection:
         """Return the connection for events: a new one if the server has ended the last one."""
         if self.pool.is_closed:
@@ -215,7 +240,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have, because it is copied from another store. Raises :class:`TooManyStreamsError`
         if the store has ``most`` streams, and :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        shard = find_shard(name, self.shards)
+        shard = shard_of(name, self.shards)
         with self._transaction() as connection:
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard, epoch)
@@ -233,7 +258,7 @@ class PostgresStore(Lookups):
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
         with self._transaction() as connection:
-            fence_shard(connection, find_shard(row.name, self.shards), epoch, [row.id])
+            fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
             connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
             for table in ("events", "snapshots", "baselines"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
