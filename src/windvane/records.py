@@ -355,7 +355,7 @@ class RefitComparison:
 
     ``old`` has the errors of the predictions made at the time, None if the log does not have them; ``new`` has those of
     the new model, which predicts each decision before learning it. ``value`` is None if the log cannot determine it;
-    ``reason`` says why.
+    ``reason`` says why. ``skipped`` events could not be learned: they, or the decisions they are about, were erased.
     """
 
     decisions: int
@@ -365,6 +365,7 @@ class RefitComparison:
     new: PredictionErrors | None
     value: ReplayedValue | None
     reason: str | None
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

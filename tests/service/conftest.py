@@ -16,7 +16,6 @@ from support.stores import Facts, build, copy_store
 from windvane.service import engine
 from windvane.service.store import SqliteStore, open_store
 
-
 BOTH = (
     "test_charts", "test_engine", "test_order", "test_races", "test_recovery", "test_story", "test_stream_refit",
     "test_streams", "test_stress", "test_access", "test_bodies", "test_decision_routes", "test_ensure", "test_export",

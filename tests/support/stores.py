@@ -10,11 +10,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.backends import open_backend
 from support.server import ARMS, pack_stream
 from windvane import Agent
+from windvane.service.baselines import build_baseline
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, SqliteStore, StoreError, Token, UnreadableEventError, check_event
+from windvane.service.store import (
+    Baseline,
+    Erasure,
+    Event,
+    SqliteStore,
+    Store,
+    StoreError,
+    Token,
+    UnreadableEventError,
+    check_event,
+)
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.store.records import digest_row
 from windvane.service.store.sqlite.database import PAGE_BYTES
@@ -161,13 +173,20 @@ def build(path: Path, rounds: int = 8) -> Facts:
         return Facts(states, logs, answers, store.read_tokens())
 
 
+def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
+    """Erase events up to number ``removed`` and the requests of others, as retention does; all events are on disk."""
+    baseline = build_baseline(stream.row, store, stream.snapshot(), removed)
+    store.append([], erasures=[Erasure(stream.id, baseline, requests)])
+    return baseline
+
+
 # --- reading a store -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def open_beside(path: Path) -> Iterator[SqliteStore]:
+def open_beside(path: Path) -> Iterator[Store]:
     """Open a store as `windvane verify` does."""
-    with closing(SqliteStore(path, shared=True, create=False, read_only=True)) as store:
+    with closing(open_backend(path, shared=True, create=False, read_only=True)) as store:
         yield store
 
 

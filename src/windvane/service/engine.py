@@ -474,6 +474,14 @@ class Engine:
 
     # --- in the background -----------------------------------------------------------------------------------------
 
+    async def _purge(self) -> None:
+        """Delete what is left of erased data, which others may be reading now."""
+        try:
+            await asyncio.to_thread(self.store.purge)
+        except Exception as error:
+            log.warning("erased data cannot be purged now (%s)", error)
+            self.report_damage(error)
+
     async def _watch(self) -> None:
         """Check timeouts, alerts and the store file periodically."""
         while True:
@@ -481,6 +489,7 @@ class Engine:
             if self.failure is not None:
                 continue
             self.check_in_place()
+            await self._purge()
             for stream in list(self.streams.values()):
                 try:
                     self.timeouts.begin(stream)

@@ -16,8 +16,9 @@ from windvane.agent.pending import RewardOutcome
 from windvane.agent.refit import LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import Name, to_plain
+from windvane.records import to_plain
 from windvane.service import requests
+from windvane.service.baselines import read_baseline
 from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
 from windvane.service.refit import Work, begin_refit, begin_undo
@@ -168,14 +169,10 @@ class StreamState:
         self.core = _close_nothing(learner.finish())
         self.refits.pop()
 
-    @property
-    def first_arms(self) -> list[Name]:
-        """The arms that the features declared when the stream was created."""
-        return list((json.loads(self.row.config)["agent"]["features"] or {}).get("arms", ()))
-
     def begin_again(self) -> StreamState:
-        """Return the stream as it was before its first event."""
-        return StreamState(self.row, self.store)
+        """Return the stream as it was before its first event, or at its baseline if its log is not whole."""
+        baseline = read_baseline(self.row, self.store)
+        return StreamState(self.row, self.store, None if baseline is None else baseline.snapshot)
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

@@ -262,7 +262,7 @@ class Stream(StreamState):
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
         events = self.lookup.of_decision(decision)
-        if not events:
+        if not events or events[0].kind != kinds.DECIDED:  # of an old one, only rewards may be left
             raise Problem("unknown-decision", f"there is no decision {decision!r}")
         outcome, reward, late = events[0].outcome, None, None
         for event in events[1:]:

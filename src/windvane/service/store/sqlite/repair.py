@@ -59,19 +59,24 @@ def is_repairing(path: Path) -> bool:
 def rebuild(path: Path) -> None:
     """Replace the store at ``path`` by a new one of the current format with all rows that can be read."""
     building = add_suffix(path, BUILDING)
-    remove_database(building)
     try:
-        with open_damaged(path) as (source, format_):
-            if format_ == FORMAT:
-                _refuse_if_damaged_often(path)
-            create_private_file(building)
-            create_tables(building, lambda target: StoreCopy(path, source, target, format_).copy())
+        copy_rows(path, building)
         os.rename(building, add_suffix(path, COMPLETED))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
     flush_folder(path.parent)
     finish_swap(path)
+
+
+def copy_rows(path: Path, target: Path) -> None:
+    """Write a new store of the current format with all rows of the one at ``path`` that can be read."""
+    remove_database(target)
+    with open_damaged(path) as (source, format_):
+        if format_ == FORMAT:
+            _refuse_if_damaged_often(path)
+        create_private_file(target)
+        create_tables(target, lambda connection: StoreCopy(path, source, connection, format_).copy())
 
 
 def _refuse_if_damaged_often(path: Path) -> None:
