@@ -104,22 +104,37 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
         Called with the name of a stream, the number of events done, and the total.
     """
     # The marks are read before the log, so that no mark is newer than the log that it is compared with.
-    marks = try_read(store.read_acknowledged) or {}
+    marks = _read_marks(store)
     problems = [Finding("structure", text) for text in store.find_damage()]  # rows may be unreadable below
     for name in try_read(store.read_damaged_tokens) or ():
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
-    rows = try_read(store.read_streams) or []
-    for number in sorted(set(marks) - {row.id for row in rows}):
-        text = f"stream {number} is missing; it had {marks[number]} acknowledged events"
+    rows = try_read(store.read_streams)
+    if rows is None and not problems:  # a database that has just become unreachable must not pass for an empty one
+        problems.append(Finding("structure", "the streams cannot be read"))
+    for number in sorted({*(marks or ())} - {row.id for row in rows or ()}):
+        text = f"stream {number} is missing; it had {(marks or {})[number]} acknowledged events"
         problems.append(Finding("missing_stream", text))
-    return StoreReport(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
+    return StoreReport(problems, [_StreamCheck(store, row, marks, progress).check() for row in rows or ()])
+
+
+def verify_stream(store: Store, row: StreamRow, progress: Progress = lambda *_: None) -> StreamReport:
+    """Verify one stream of a store, without its mark."""
+    return _StreamCheck(store, row, None, progress).check()
+
+
+def _read_marks(store: Store) -> dict[int, int] | None:
+    """Return the last acknowledged event by stream, None for a store without marks. Unreadable ones are missing."""
+    try:
+        return store.read_acknowledged()
+    except READ_ERRORS:
+        return {}
 
 
 class _StreamCheck:
-    """Verifies one stream."""
+    """Verifies one stream. ``marks``: the last acknowledged events by stream; None: they are not looked at."""
 
-    def __init__(self, store: Store, row: StreamRow, acknowledged: int | None, progress: Progress) -> None:
-        self._store, self._row, self._acknowledged, self._progress = store, row, acknowledged, progress
+    def __init__(self, store: Store, row: StreamRow, marks: Mapping[int, int] | None, progress: Progress) -> None:
+        self._store, self._row, self._marks, self._progress = store, row, marks, progress
         self._report = StreamReport(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)
         self._counts: Counter[str] = Counter()  # of events that differ from their replay
@@ -149,11 +164,13 @@ class _StreamCheck:
             self._report.add("repeated_keys", f"{len(keys)} keys were used by more than one request ({names})")
 
     def _check_mark(self) -> None:
-        last = self._report.events
-        if self._acknowledged is None:
+        if self._marks is None:
+            return
+        last, acknowledged = self._report.events, self._marks.get(self._row.id)
+        if acknowledged is None:
             self._report.add("no_mark", "it has no mark: whether acknowledged events are missing is not known")
-        elif self._acknowledged > last:
-            text = f"events {last + 1} to {self._acknowledged} were acknowledged and are not in the log"
+        elif acknowledged > last:
+            text = f"events {last + 1} to {acknowledged} were acknowledged and are not in the log"
             self._report.add("missing_events", f"{text} (a damaged write-ahead log, or a restored backup)")
 
     def _check_start(self, baseline: Baseline) -> None:

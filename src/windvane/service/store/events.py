@@ -101,6 +101,11 @@ class Event(NamedTuple):
         """Return the row of the table of events."""
         return self.stream * STREAM_SPAN + self.number, *self[2:]
 
+    def copy_to(self, stream: int, previous: bytes) -> Event:
+        """Return this event as one of another stream, where it follows one whose chain value is ``previous``."""
+        chain = _extend_chain(previous, stream, *self[1:7], self.request_digest)
+        return self._replace(stream=stream, chain=chain)
+
     @property
     def size(self) -> int:
         """Its size in memory in bytes, up to a constant."""

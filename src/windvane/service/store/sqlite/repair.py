@@ -185,7 +185,7 @@ class StoreCopy:
                 candidates = [row._replace(id=number, name=name) for number, name in names.items()]
                 row = next((candidate for candidate in candidates if candidate.is_sound), row)
             # A row that is not known from elsewhere is no row at all, but bytes read as one.
-            is_known = _is_id(row.id) and (row.id in known or not known)
+            is_known = is_id(row.id) and (row.id in known or not known)
             if row.is_sound or (is_known and row.id not in rows):
                 rows[row.id] = row
         sound = {row.name for row in rows.values() if row.is_sound}
@@ -193,7 +193,7 @@ class StoreCopy:
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         lost -= set(map(int, self._settings.get(REMOVING, "").split()))
         yield from rows.values()
-        for number in sorted(filter(_is_id, lost)):
+        for number in sorted(filter(is_id, lost)):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
     def _copy_stream(self, row: StreamRow) -> None:
@@ -264,7 +264,7 @@ class StoreCopy:
         return is_indexed and (is_marked or stream not in self._marks)
 
 
-def _is_id(stream: Any) -> bool:
+def is_id(stream: Any) -> bool:
     """Whether all events of the stream have a row id, which is a signed 64-bit number."""
     return isinstance(stream, int) and 0 < stream < (1 << 63) // STREAM_SPAN - 1
 
