@@ -210,7 +210,7 @@ def delete(
         if not sys.stdin.isatty():
             raise InputError("--yes must be given where nobody can be asked: deleting a stream cannot be undone")
         typer.confirm(f"Delete the stream {name!r} with everything of it?", abort=True, err=True)
-    place.ask(lambda client: client.delete_stream(name), lambda engine: engine.remove_stream(name))
+    place.ask(lambda client: client.delete_stream(name), lambda engine: engine.registry.remove(name))
     return Answer({"deleted": name}, [f"{name}: deleted"])
 
 

@@ -45,11 +45,11 @@ async def build_core(new: NewStream) -> AgentCore:
 
 async def create_stream(engine: Engine, new: NewStream) -> Stream:
     """Create a stream."""
-    await engine.refuse_if_taken(new.name)
+    await engine.registry.refuse_if_taken(new.name)
     core = await build_core(new)  # errors come before anything is stored
     await asyncio.to_thread(warm_up, [type(core.policy)])
     config = {"title": new.title, "retention": new.retention, "agent": core.settings}
-    return await engine.add_stream(new.name, json.dumps(config))
+    return await engine.registry.add(new.name, json.dumps(config))
 
 
 async def configure(engine: Engine, stream: Stream, changes: dict[str, Any]) -> Done:

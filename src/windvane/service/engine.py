@@ -23,7 +23,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from windvane.agent.times import read_clock
 from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
 from windvane.service.compaction import Compactions
@@ -31,17 +30,16 @@ from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
+from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import (
     STORE_ERRORS,
     DamageError,
     Erasure,
     Event,
-    FencedError,
     Snapshot,
     Store,
     StreamRow,
-    TooManyStreamsError,
     is_damage,
 )
 from windvane.service.streams import Done, Stream
@@ -78,7 +76,8 @@ class Engine:
         most_streams: int | None = None,
         node: NodeSettings | None = None,
     ) -> None:
-        self.store, self._count_commit, self._most_streams = store, count_commit, most_streams
+        self.store, self._count_commit = store, count_commit
+        self.registry = Registry(self, most_streams)
         self.placement = None if node is None else Placement(self, node)
         self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
@@ -92,7 +91,6 @@ class Engine:
         self._snapshots = Snapshots(self._save_snapshot)
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
-        self._adding_since = 0.0  # when a stream began to be stored; 0: none is
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
 
@@ -100,7 +98,7 @@ class Engine:
 
     async def start(self) -> None:
         """Begin to rebuild the streams. Requests are rejected until that is done."""
-        self.loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
+        self.loop = asyncio.get_running_loop()
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
@@ -139,7 +137,7 @@ class Engine:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
         while True:
             try:
-                async with self._changing:  # no stream is created meanwhile
+                async with self.registry.changing:  # no stream is created meanwhile
                     if self._committer is not None:
                         await self._committer.close()
                     self._open(await asyncio.to_thread(self._read_store))
@@ -256,7 +254,7 @@ class Engine:
     @property
     def backlog(self) -> tuple[int, float]:
         """How many events wait for the disk, and for how many seconds the oldest of them, or a new stream, has."""
-        seconds = time.monotonic() - self._adding_since if self._adding_since else 0.0
+        seconds = self.registry.waiting_seconds
         committer = self._committer
         return (0, seconds) if committer is None else (committer.waiting, max(seconds, committer.oldest_wait))
 
@@ -291,76 +289,14 @@ class Engine:
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
-            raise _unknown(name)
+            raise unknown_stream(name)
         return self.streams[name]
 
-    async def add_stream(self, name: str, config: str) -> Stream:
-        """Store a new stream and serve it."""
-        adding = self.tasks.run_to_end(self._add_stream(name, config))
-        while not adding.done():
-            await asyncio.wait({adding}, timeout=STALL_TICK)
-            if self.failure is not None and self.failure.code == "stalled" and not adding.done():
-                raise unavailable(self.failure)
-        return adding.result()  # even if a recovery has begun: it is in the store
-
-    async def refuse_if_taken(self, name: str) -> None:
-        """Raise if no stream with this name can be created here."""
-        self.refuse_if_not_ready()
-        if self.placement is not None:
-            await self.placement.prepare(name)
-        if name in self.rows:
-            raise _taken(name)
-
-    async def _add_stream(self, name: str, config: str) -> Stream:
-        async with self._changing:
-            await self.refuse_if_taken(name)
-            self._adding_since = time.monotonic()
-            epoch = None if self.placement is None else self.placement.find_epoch(name)
-            try:
-                row = await asyncio.to_thread(
-                    self.store.add_stream, name, read_clock(), config, most=self._most_streams, epoch=epoch
-                )
-            except TooManyStreamsError as error:
-                raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
-            except STORE_ERRORS as error:
-                self.report_damage(error)
-                raise Problem("unavailable", "the store cannot be written to") from error
-            except FencedError:
-                raise Problem("unavailable", TAKEN_OVER) from None
-            finally:
-                self._adding_since = 0.0
-            if row is None:
-                raise _taken(name)
-            stream = Stream(row, self.store)
-            if self.placement is not None:
-                if self.placement.find_epoch(name) != epoch:
-                    raise Problem("unavailable", TAKEN_OVER)
-                self.placement.admit(stream)
-            self.rows[row.name] = row
-            self.install(stream)
-            return stream
-
-    async def remove_stream(self, name: str) -> None:
-        """Remove a stream, served or not, with everything of it."""
-        await asyncio.shield(self.tasks.run_to_end(self._remove_stream(name)))
-
-    async def _remove_stream(self, name: str) -> None:
-        async with self._changing:
-            self.refuse_if_not_ready()
-            if name not in self.rows:
-                raise _unknown(name)
-            row = self.rows.pop(name)  # from now on nothing of it is served or stored
-            self.streams.pop(name, None)
-            self.unavailable.pop(name, None)
-            assert self._committer is not None  # the service is ready
-            await self._wait_for(self._committer.add())  # until all of its events are on disk
-            self._by_id.pop(row.id, None)
-            try:
-                await asyncio.to_thread(self.store.remove_stream, row)
-            except STORE_ERRORS as error:  # it may still be there
-                self.fail(error)
-                raise Problem("unavailable", "the store cannot be written to; repeat the request") from None
-            log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+    def forget(self, row: StreamRow) -> None:
+        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
+        del self.rows[row.name]
+        self.streams.pop(row.name, None)
+        self.unavailable.pop(row.name, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -484,7 +420,7 @@ class Engine:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if stream.name not in self.rows:
-            raise _unknown(stream.name)
+            raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
 
@@ -537,13 +473,4 @@ class Engine:
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
 
-TAKEN_OVER = "another node took this stream over; retry with the same Idempotency-Key"
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-def _unknown(name: str) -> Problem:
-    return Problem("unknown-stream", f"there is no stream {name!r}")
-
-
-def _taken(name: str) -> Problem:
-    return Problem("stream-exists", f"a stream with the name {name!r} already exists", pointer="#/name")

@@ -19,7 +19,7 @@ async def delete_stream(engine: ReadyEngine, stream: StreamName) -> Response:
 
     Archived streams, and those that could not be recovered, can be deleted, too.
     """
-    await engine.remove_stream(stream)
+    await engine.registry.remove(stream)
     return Response(status_code=204)
 
 
