@@ -12,11 +12,24 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from support.backends import open_backend
 from support.server import ARMS, pack_stream
 from windvane import Agent
+from windvane.service.baselines import build_baseline
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, Store, StoreError, Token, UnreadableEventError, check_event, open_store
+from windvane.service.store import (
+    Baseline,
+    Erasure,
+    Event,
+    SqliteStore,
+    Store,
+    StoreError,
+    Token,
+    UnreadableEventError,
+    check_event,
+    open_store,
+)
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.store.opening import is_postgres
 from windvane.service.store.records import digest_row
@@ -178,13 +191,20 @@ def build(where: str | Path, rounds: int = 8) -> Facts:
         return Facts(states, logs, answers, store.read_tokens())
 
 
+def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
+    """Erase events up to number ``removed`` and the requests of others, as retention does; all events are on disk."""
+    baseline = build_baseline(stream.row, store, stream.snapshot(), removed)
+    store.append([], erasures=[Erasure(stream.id, baseline, requests)])
+    return baseline
+
+
 # --- reading a store -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def open_beside(where: str | Path) -> Iterator[Store]:
     """Open a store as `windvane verify` does."""
-    with closing(open_store(where, shared=True, create=False, read_only=True)) as store:
+    with closing(open_backend(where, shared=True, create=False, read_only=True)) as store:
         yield store
 
 

@@ -15,7 +15,8 @@ from windvane.service.store.records import Baseline, DamageError, Snapshot, Snap
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
 READ_IDLE_MS = 600_000
-"""Milliseconds that a read transaction may wait for its process, which may be replaying events. It holds no lock."""
+"""Milliseconds that a long transaction may wait for its process, which may be replaying events. Running servers never
+wait for its locks: a read transaction has none, and the other one is for a store without servers."""
 
 _EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
 _SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
@@ -54,18 +55,33 @@ class Lookups:
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
+        if getattr(self._local, "connection", None) is not None:  # as part of that one
+            yield
+            return
         with self.pool.borrow() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
-                outer, self._local.connection = getattr(self._local, "connection", None), connection
-                try:
+                with self._use(connection):
                     yield
-                finally:
-                    self._local.connection = outer
             finally:
                 if not connection.closed:
                     connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _use(self, connection: Connection, *, to_write: bool = False) -> Iterator[None]:
+        """Let this thread read through ``connection``, on which a transaction is open, and change things if asked."""
+        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
+        self._local.connection, self._local.is_writer = connection, to_write
+        try:
+            yield
+        finally:
+            self._local.connection = None
+
+    @property
+    def _held(self) -> Connection | None:
+        """The connection on which this thread has opened a transaction to change things."""
+        own: Connection | None = getattr(self._local, "connection", None)
+        return own if own is not None and self._local.is_writer else None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

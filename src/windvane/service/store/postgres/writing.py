@@ -12,7 +12,7 @@ from typing import Any
 
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.records import Erasure, FencedError, Snapshot, seal_row
+from windvane.service.store.records import Baseline, Erasure, FencedError, Snapshot, seal_row
 
 ERASE_MS = 600_000
 """Milliseconds that an erasure may take. Measured: 200,000 events are deleted in 0.5 to 1.2 s."""
@@ -115,3 +115,33 @@ def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: 
         query = "SELECT 1 FROM shards WHERE shard = %s AND epoch = %s FOR SHARE"
         if connection.execute(query, (shard, epoch)).fetchone() is None:
             raise FencedError(frozenset(streams))
+
+
+# --- in a store without servers --------------------------------------------------------------------------------------
+
+
+def expel_nodes(connection: Connection) -> list[str]:
+    """Remove the nodes whose lease has run out, and return the names of the others.
+
+    Until the transaction ends, no node can join or renew a lease that has run out, and the nodes that were removed
+    cannot write: their shards get new epochs.
+    """
+    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # a node that joins takes a share of it
+    connection.execute("DELETE FROM nodes WHERE lease_until < clock_timestamp()")
+    orphans = "node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE instance = shards.node)"
+    connection.execute(f"SELECT FROM shards WHERE {orphans} ORDER BY shard FOR UPDATE".encode())
+    connection.execute(f"UPDATE shards SET node = NULL, epoch = nextval('epochs') WHERE {orphans}".encode())
+    return [name for (name,) in connection.execute("SELECT name FROM nodes ORDER BY name")]
+
+
+def insert_events(connection: Connection, events: Sequence[Event]) -> None:
+    """Add events of a stream that no node serves."""
+    _write(connection, events, {}, {})
+
+
+def insert_states(connection: Connection, stream: int, snapshot: Snapshot | None, baseline: Baseline | None) -> None:
+    """Add the snapshot and the baseline of a stream that no node serves."""
+    if snapshot is not None:
+        _write(connection, [], {stream: snapshot}, {})
+    if baseline is not None:
+        connection.execute(_BASELINE, baseline.to_row(stream))
