@@ -218,6 +218,8 @@ class Local:
 
     def state(self, name: str = "shop") -> bytes:
         """Return all that a stream is, as bytes."""
+        if self.engine.failure is None:
+            self.load(name)
         return self.call(lambda: pack_stream(self.engine.streams[name]))
 
     def load(self, name: str = "shop") -> Stream:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from windvane.service.store import Event, FencedError, Snapshot, Store
+from windvane.service.store import Erasure, Event, FencedError, Snapshot, Store
 
 Promise = asyncio.Future[None]
 NO_EPOCHS: Mapping[int, int] = {}
@@ -31,6 +31,7 @@ class _Batch:
         self.snapshots: list[tuple[int, Snapshot]] = []
         self.epochs: dict[int, int] = {}  # by stream, the latest
         self.fenced: dict[int, int] = {}  # streams that another node has taken, with the epochs that are over
+        self.erasures: list[Erasure] = []
         self.promise: Promise | None = None  # once a request waits for it
         self.since = 0.0  # when its first event was added
 
@@ -51,6 +52,7 @@ class _Batch:
         removed = [event for event in self.events if event.stream in streams]
         self.events = [event for event in self.events if event.stream not in streams]
         self.snapshots = [(stream, snapshot) for stream, snapshot in self.snapshots if stream not in streams]
+        self.erasures = [erasure for erasure in self.erasures if erasure.stream not in streams]
         return removed
 
 
@@ -90,6 +92,7 @@ class Committer:
         self,
         events: Sequence[Event] = (),
         snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> Promise:
         """Return a promise that is kept when ``events`` and all events before them are on disk.
@@ -102,12 +105,13 @@ class Committer:
         if self._failure is not None:
             _break(batch, self._failure)
             return batch.promise
-        if not batch.since and (events or snapshots):
+        if not batch.since and (events or snapshots or erasures):
             batch.since = time.monotonic()
         for stream, epoch in epochs.items():
             self._count(batch.enter(stream, epoch), -1)
         batch.events += events
         batch.snapshots += snapshots
+        batch.erasures += erasures
         self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
@@ -141,7 +145,7 @@ class Committer:
         batch, self._batch = self._batch, _Batch()
         if batch.promise is None or self._failure is not None:
             self._idle.set()
-        elif batch.events or batch.snapshots:
+        elif batch.events or batch.snapshots or batch.erasures:
             self._writing = batch
             self._queue.put(batch)
         else:  # nothing to store: the promise is for earlier events
@@ -161,9 +165,9 @@ class Committer:
         self._call(self._ended.set)
 
     def _append(self, batch: _Batch) -> None:
-        while batch.events or batch.snapshots:
+        while batch.events or batch.snapshots or batch.erasures:
             try:
-                return self._store.append(batch.events, batch.snapshots, epochs=batch.epochs)
+                return self._store.append(batch.events, batch.snapshots, batch.erasures, batch.epochs)
             except FencedError as fenced:
                 batch.omit(fenced.streams)
 

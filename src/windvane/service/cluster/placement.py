@@ -219,7 +219,7 @@ class Placement:
     async def _release(self, shards: list[int]) -> None:
         """Release some shards once all events of their streams are stored. Requests for them wait at the end.
 
-        Snapshots are stored before that, while requests are still answered, so that the next owner has little to replay.
+        Snapshots are stored before that, while requests are still answered: the next owner has little to replay.
         """
         epochs = {s: self.epochs[s] for s in shards if s in self.epochs and s not in self._releasing}
         if not epochs or self.keeper is None:

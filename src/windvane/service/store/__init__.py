@@ -25,6 +25,7 @@ from windvane.service.store.records import MisplacedError as MisplacedError
 from windvane.service.store.records import Snapshot as Snapshot
 from windvane.service.store.records import SnapshotError as SnapshotError
 from windvane.service.store.records import StoreError as StoreError
+from windvane.service.store.records import StreamImport as StreamImport
 from windvane.service.store.records import StreamRow as StreamRow
 from windvane.service.store.records import Token as Token
 from windvane.service.store.records import TooManyStreamsError as TooManyStreamsError

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from windvane.service.store.events import Event
-from windvane.service.store.records import Baseline, Erasure, Snapshot, StreamRow, Token
+from windvane.service.store.records import Baseline, Erasure, Snapshot, StreamImport, StreamRow, Token
 
 NO_EPOCHS: Mapping[int, int] = {}
 
@@ -136,6 +136,20 @@ class Store(Protocol):
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep servers from using the store. What this thread changes meanwhile is stored at the end, or not at all.
+
+        The store must be open for this process alone. Raises :class:`windvane.service.store.StoreError` with code
+        "in_use" if a server is using a database.
+        """
+
+    def import_stream(self, row: StreamRow) -> AbstractContextManager[StreamImport]:
+        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+
+        This thread can read the stream before the end; nobody else can. Raises
+        :class:`windvane.service.store.StoreError` with code "exists" if the name is taken.
+        """
 
     def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:
         """Return all streams, or those of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""

@@ -9,9 +9,12 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from windvane.errors import WindvaneError
+
+if TYPE_CHECKING:
+    from windvane.service.store.events import Event
 
 T = TypeVar("T")
 Value = str | float | bytes | None
@@ -162,6 +165,18 @@ class Erasure(NamedTuple):
         last = self.baseline.snapshot.number
         if not 0 <= self.baseline.removed <= last or not all(0 < number <= last for number in self.requests):
             raise ValueError(f"stream {self.stream}: only events up to number {last} can be erased")
+
+
+class StreamImport(NamedTuple):
+    """A stream that is being copied into a store: its row there, and functions that write what belongs to it.
+
+    The row has the id of the original, unless that is taken. ``write_events``: takes events of ``row.id``, in order.
+    ``write_states``: takes the snapshot and the baseline.
+    """
+
+    row: StreamRow
+    write_events: Callable[[Sequence[Event]], None]
+    write_states: Callable[[Snapshot | None, Baseline | None], None]
 
 
 class Token(NamedTuple):

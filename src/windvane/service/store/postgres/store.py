@@ -7,9 +7,13 @@ connection is lost during a commit, its outcome is unknown: the caller must read
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import psycopg
 
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
@@ -21,10 +25,18 @@ from windvane.service.store.postgres.schema import (
     connect_first,
     has_standby,
     hold_lock,
+    name_problems,
     open_tables,
     write_meta,
 )
-from windvane.service.store.postgres.writing import ERASE_MS, fence_shard, write_batch
+from windvane.service.store.postgres.writing import (
+    ERASE_MS,
+    expel_nodes,
+    fence_shard,
+    insert_events,
+    insert_states,
+    write_batch,
+)
 from windvane.service.store.protocol import NO_EPOCHS
 from windvane.service.store.records import (
     DatabaseError,
@@ -32,6 +44,7 @@ from windvane.service.store.records import (
     FencedError,
     Snapshot,
     StoreError,
+    StreamImport,
     StreamRow,
     Token,
     TooManyStreamsError,
@@ -41,7 +54,11 @@ from windvane.service.store.records import (
 CONNECTIONS = 8
 """For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
 
+log = logging.getLogger("windvane.service")
+
 _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
+_IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
+    OR EXISTS (SELECT FROM events WHERE stream = %(id)s)"""
 _NEXT_ID = "SELECT nextval('stream_ids')"
 _PASS_ID = """SELECT %(id)s::bigint FROM (
     SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
@@ -93,14 +110,16 @@ class PostgresStore(Lookups):
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
         self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
-        self._needs_standby = needs_standby
+        self._needs_standby, self.shards = needs_standby, 0
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         try:
             self.open()
-        except StoreError as error:
-            if error.code != "unreachable" or not lazy:
-                raise
+        except BaseException as error:
+            if lazy and getattr(error, "code", "") == "unreachable":
+                return
+            self.close()
+            raise
 
     def open(self) -> None:
         """Connect, and create or migrate the tables; do nothing if that was done."""
@@ -112,7 +131,8 @@ class PostgresStore(Lookups):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
-            self.repair()
+            with name_problems(self.address):
+                self.repair()
         self._is_open = True
 
     def close(self) -> None:
@@ -139,8 +159,19 @@ class PostgresStore(Lookups):
         return problems
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it."""
-        if problems := self.find_damage(pages=pages):
+        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it.
+
+        If only the setting is damaged that says whether requests need a token, they do from now on.
+        """
+        problems = self.find_damage(pages=pages)
+        if problems and "guarded" not in self.read_meta():
+            log.error("%s: is damaged (%s); every request needs a token", self.name, problems[0])
+            with self._transaction() as connection:
+                write_meta(connection, "guarded", "yes")
+            if not (remaining := self.find_damage(pages=pages)):
+                return problems
+            problems = remaining
+        if problems:
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 
@@ -153,9 +184,31 @@ class PostgresStore(Lookups):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Change streams, settings or tokens: all of the changes, or none."""
-        with self.pool.borrow() as connection, connection.transaction():
+        """Change streams, settings or tokens: all of the changes, or none; inside :meth:`hold`, as a part of it."""
+        own = self._held
+        with self.pool.borrow() if own is None else contextlib.nullcontext(own) as connection, connection.transaction():
             yield connection
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep nodes out of the cluster. What this thread changes meanwhile is committed at the end, or not at all.
+
+        Raises :class:`StoreError` with code "in_use" if a node is running, or another process holds the store.
+        """
+        if self._held is not None:
+            yield
+            return
+        with self.pool.borrow() as connection, connection.transaction():
+            try:
+                names = expel_nodes(connection)
+            except psycopg.errors.LockNotAvailable:
+                problem = "another command is changing it, or it is also the other store of this command"
+                raise StoreError(self.name, "in_use", problem) from None
+            if names:
+                problem = f"is served by the nodes {', '.join(names)}; stop them first"
+                raise StoreError(self.name, "in_use", problem)
+            with self._use(connection, to_write=True):
+                yield
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -219,23 +272,44 @@ class PostgresStore(Lookups):
     ) -> StreamRow | None:
         """Return the new stream, None if the name is taken. Ids are never used again.
 
-        ``id``: the one that it must have, because it is copied from another store. Raises :class:`TooManyStreamsError`
-        if the store has ``most`` streams, and :class:`FencedError` if ``epoch`` of the stream's shard is over.
+        ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
+        :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        shard = shard_of(name, self.shards)
         with self._transaction() as connection:
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
-            fence_shard(connection, shard, epoch)
+            fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
             if is_taken:
                 return None
             if most is not None and count >= most:
                 raise TooManyStreamsError(most)
-            query = _NEXT_ID if id is None else _PASS_ID
-            ((number,),) = connection.execute(query, {"id": id}).fetchall()
-            row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
-            connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", (number, shard, *row[1:]))
-            return StreamRow._make(row)
+            return self._insert_stream(connection, id, name, created, config)
+
+    def _insert_stream(
+        self, connection: Connection, id_: int | None, name: str, created: float, config: str
+    ) -> StreamRow:
+        """Add a stream with this id, or a new one. The caller holds the lock of ids."""
+        query = _NEXT_ID if id_ is None else _PASS_ID
+        ((number,),) = connection.execute(query, {"id": id_}).fetchall()
+        row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
+        values = (number, shard_of(name, self.shards), *row[1:])
+        connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", values)
+        return StreamRow._make(row)
+
+    @contextlib.contextmanager
+    def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
+        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+
+        This thread can read the stream before the end. No node may run; see :meth:`hold`. Raises :class:`StoreError`
+        with code "exists" if the name is taken.
+        """
+        with self.hold(), self._transaction() as connection:
+            hold_lock(connection)
+            if self.find_stream(row.name) is not None:
+                raise StoreError(self.name, "exists", f"has a stream named {row.name!r} already")
+            ((is_taken,),) = connection.execute(_IS_TAKEN, {"id": row.id}).fetchall()
+            copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
+            yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""

@@ -59,19 +59,24 @@ def is_repairing(path: Path) -> bool:
 def rebuild(path: Path) -> None:
     """Replace the store at ``path`` by a new one of the current format with all rows that can be read."""
     building = add_suffix(path, BUILDING)
-    remove_database(building)
     try:
-        with open_damaged(path) as (source, format_):
-            if format_ == FORMAT:
-                _refuse_if_damaged_often(path)
-            create_private_file(building)
-            create_tables(building, lambda target: StoreCopy(path, source, target, format_).copy())
+        copy_rows(path, building)
         os.rename(building, add_suffix(path, COMPLETED))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
     flush_folder(path.parent)
     finish_swap(path)
+
+
+def copy_rows(path: Path, target: Path) -> None:
+    """Write a new store of the current format with all rows of the one at ``path`` that can be read."""
+    remove_database(target)
+    with open_damaged(path) as (source, format_):
+        if format_ == FORMAT:
+            _refuse_if_damaged_often(path)
+        create_private_file(target)
+        create_tables(target, lambda connection: StoreCopy(path, source, connection, format_).copy())
 
 
 def _refuse_if_damaged_often(path: Path) -> None:
@@ -180,7 +185,7 @@ class StoreCopy:
                 candidates = [row._replace(id=number, name=name) for number, name in names.items()]
                 row = next((candidate for candidate in candidates if candidate.is_sound), row)
             # A row that is not known from elsewhere is no row at all, but bytes read as one.
-            is_known = _is_id(row.id) and (row.id in known or not known)
+            is_known = is_id(row.id) and (row.id in known or not known)
             if row.is_sound or (is_known and row.id not in rows):
                 rows[row.id] = row
         sound = {row.name for row in rows.values() if row.is_sound}
@@ -188,7 +193,7 @@ class StoreCopy:
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         lost -= set(map(int, self._settings.get(REMOVING, "").split()))
         yield from rows.values()
-        for number in sorted(filter(_is_id, lost)):
+        for number in sorted(filter(is_id, lost)):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
     def _copy_stream(self, row: StreamRow) -> None:
@@ -259,7 +264,7 @@ class StoreCopy:
         return is_indexed and (is_marked or stream not in self._marks)
 
 
-def _is_id(stream: Any) -> bool:
+def is_id(stream: Any) -> bool:
     """Whether all events of the stream have a row id, which is a signed 64-bit number."""
     return isinstance(stream, int) and 0 < stream < (1 << 63) // STREAM_SPAN - 1
 

@@ -7,12 +7,12 @@ A damaged store is rebuilt when it is opened; see :mod:`windvane.service.store.s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from functools import partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
 from windvane.service.store.protocol import NO_EPOCHS
@@ -23,6 +23,8 @@ from windvane.service.store.records import (
     Erasure,
     Snapshot,
     SnapshotError,
+    StoreError,
+    StreamImport,
     StreamRow,
     Token,
     TooManyStreamsError,
@@ -33,9 +35,14 @@ from windvane.service.store.sqlite.database import insert_row, read_meta, write_
 from windvane.service.store.sqlite.erasure import begin_removal, continue_removal, empty_log, erase
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
+from windvane.service.store.sqlite.stream_rows import (
+    find_last_id,
+    insert_events,
+    insert_states,
+    insert_stream,
+    is_free,
+)
 
-_ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
-_COLUMNS = 10  # of an event
 _PAUSE = 0.001  # seconds between transactions that delete events, for others to write
 
 log = logging.getLogger("windvane.service")
@@ -64,10 +71,7 @@ class SqliteStore(StoreFile):
             try:
                 with self.connection as connection:
                     connection.execute("BEGIN IMMEDIATE")
-                    for i in range(0, len(events), _ROWS):
-                        rows = [event.to_row() for event in events[i : i + _ROWS]]
-                        places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
-                        connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
+                    insert_events(connection, events)
                     for stream, snapshot in snapshots:
                         write_row(connection, "snapshots", stream, *snapshot)
                     for erasure in erasures:
@@ -215,16 +219,32 @@ class SqliteStore(StoreFile):
         with self._transaction() as connection:
             if connection.execute("SELECT 1 FROM streams WHERE name = ?", (name,)).fetchone() is not None:
                 return None
-            ((last, count),) = connection.execute("SELECT max(id), count(*) FROM streams")
+            ((count,),) = connection.execute("SELECT count(*) FROM streams")
             if most is not None and count >= most:
                 raise TooManyStreamsError(most)
-            marked = 0 if self._marks is None else self._marks.highest
-            number = max(last or 0, marked, int(read_meta(connection).get("last_stream", 0))) + 1
-            row: Any = seal_row("streams", number, name, float(created), config)
-            insert_row(connection, "streams", row, "ABORT")
-            write_row(connection, "meta", "last_stream", str(number))
-        self.mark_acknowledged({number: 0})
-        return StreamRow(*row)
+            row = insert_stream(connection, self._find_new_id(connection), name, created, config)
+        self.mark_acknowledged({row.id: 0})
+        return row
+
+    @contextlib.contextmanager
+    def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
+        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+
+        This thread can read the stream before the end. Raises :class:`StoreError` with code "exists" if the name is
+        taken."""
+        with self._writing, self._transaction() as connection:
+            if self.find_stream(row.name) is not None:
+                raise StoreError(self.path, "exists", f"has a stream named {row.name!r} already")
+            can_keep = is_free(connection, row.id) and row.id not in self.read_acknowledged()
+            id_ = row.id if can_keep else self._find_new_id(connection)
+            copy = insert_stream(connection, id_, *row[1:4])
+            yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, id_))
+            last = self.last_number(id_)
+        self.mark_acknowledged({id_: last})
+
+    def _find_new_id(self, connection: sqlite3.Connection) -> int:
+        """Return an id that no stream has or had."""
+        return max(find_last_id(connection), 0 if self._marks is None else self._marks.highest) + 1
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it. Its events are deleted in slices, so that others can write."""

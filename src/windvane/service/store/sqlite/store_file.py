@@ -266,6 +266,9 @@ class StoreFile:
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
+        if self.connection.in_transaction:  # as part of that one
+            yield
+            return
         with self.connection as connection:
             connection.execute("BEGIN")
             yield
@@ -283,6 +286,12 @@ class StoreFile:
             self._refuse_if_repairing()
         self._refuse_if_repairing()
         self.check_in_place()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Do nothing: while the file is locked, no server can open it. Every change is stored at once."""
+        assert self._lock is not None, "the store is shared"
+        yield
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
