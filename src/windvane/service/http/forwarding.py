@@ -7,6 +7,7 @@ shows that it comes from another node; such a request is never forwarded again.
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -28,6 +29,7 @@ OWNER = "x-windvane-owner"  # in answers that were forwarded: the address of the
 BODY = "windvane.body"  # in the scope: the body of the request
 IS_FORWARDED = "windvane.is_forwarded"  # in the scope: whether another node sent the request
 SECONDS = 30.0  # that another node may take for the next part of an answer
+OUTCOMES = ("answered", "unavailable", "no-answer")  # of a request to another node; "unavailable": status 503
 SHORT = 1 << 16  # bytes of an answer that is read before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -37,10 +39,14 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 
 class Forwarder:
-    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret."""
+    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
+
+    ``outcomes`` counts them by the name of the node and one of :data:`OUTCOMES`.
+    """
 
     def __init__(self, secret: Callable[[], str]) -> None:
         self._secret = secret
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, Transport] = {}
 
     def is_from_node(self, headers: dict[bytes, bytes]) -> bool:
@@ -85,11 +91,14 @@ class Forwarder:
             transport = self._transports[owner.url] = Transport(Address(owner.url, {}, SECONDS), AsyncNetwork())
         body = b"" if method == "GET" else scope.get(BODY, b"")
         try:
-            return await transport.open(
+            reply = await transport.open(
                 Outgoing(method.encode(), target, self._build_headers(owner, scope, body), body)
             )
         except FAILURES:
+            self.outcomes[owner.node, "no-answer"] += 1
             raise _does_not_answer(owner) from None
+        self.outcomes[owner.node, "unavailable" if reply.status == 503 else "answered"] += 1
+        return reply
 
     def _build_headers(self, owner: ElsewhereError, scope: Scope, body: bytes) -> Headers:
         own: Headers = [(b"host", owner.url.partition("://")[2].partition("/")[0].encode())]

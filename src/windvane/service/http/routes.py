@@ -172,7 +172,8 @@ async def get_cluster(request: Request) -> Response:
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
     state = request.app.state
-    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await state.metrics.to_text(state.engine, state.forwarder)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
