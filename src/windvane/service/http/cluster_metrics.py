@@ -82,7 +82,7 @@ class ClusterNumbers(NamedTuple):
 
 
 def collect_cluster(numbers: ClusterNumbers) -> Iterable[Metric]:
-    """Yield the metrics of a node. This takes about a microsecond a stream: call it in a thread."""
+    """Yield the metrics of a node. This takes a few microseconds a stream: call it in a thread."""
     yield InfoMetricFamily("windvane_node", "This node", {"node": numbers.node})
     count = len(numbers.others) + numbers.is_member
     yield GaugeMetricFamily("windvane_cluster_nodes", "Nodes of the cluster whose leases have not run out", count)
