@@ -119,7 +119,7 @@ class Connection:
     async def _fetch_map(self) -> None:
         """Fetch the map of the cluster, unless another call does or did a moment ago. Calls work without it."""
         router = self._router
-        if not router.begin_fetch(_now()):
+        if (lock := router.begin_fetch(_now())) is None:
             return
         address = next(router.list_given())
         try:
@@ -130,7 +130,7 @@ class Connection:
             if error.code == "no-answer" or not error.is_temporary:
                 router.suspend(_now())
         finally:
-            router.end_fetch(_now())
+            lock.release()
 
     async def _send(
         self,

@@ -15,7 +15,8 @@ OWNER = b"x-windvane-owner"  # header of an answer that was forwarded: the addre
 OWNER_LENGTH = len(OWNER)
 FETCH_SECONDS = 1.0  # between two requests for the map
 SUSPENSION_SECONDS = 60.0  # in which no map is used, after one named a node that this client cannot use
-FOREIGN = ("untrusted", "not-understood", "http")  # codes of errors about answers that are not of a windvane service
+# Codes of errors that another service may give, or a node that does not expect requests from outside.
+FOREIGN = ("untrusted", "not-understood", "http", "wrong-host", "no-token", "wrong-token")
 
 
 class ClusterMap:
@@ -25,7 +26,7 @@ class ClusterMap:
     """
 
     def __init__(self, info: ClusterInfo, nodes: dict[str, Address]) -> None:
-        self._shards, self.nodes = info.shards, nodes
+        self._shards, self._nodes = info.shards, nodes
         self._owners = {shard: _clean(node.url) for node in info.nodes for shard in node.shards}
 
     def find_url(self, stream: str) -> str | None:
@@ -35,7 +36,7 @@ class ClusterMap:
     def find_address(self, stream: str) -> Address | None:
         """Return the address of the node that owns a stream, if requests may be sent to it."""
         url = self.find_url(stream)
-        return None if url is None else self.nodes.get(url)
+        return None if url is None else self._nodes.get(url)
 
 
 class Router:
@@ -54,11 +55,12 @@ class Router:
     """
 
     def __init__(self, given: dict[str, Address], build: Callable[[str], Address], *, is_following: bool) -> None:
-        self.given, self._by_url, self._build = tuple(given.values()), given, build
-        self.is_following = is_following
+        self.given, self.is_following = tuple(given.values()), is_following
+        self._given_by_url, self._build = given, build
         self.place = 0  # of the given address that calls begin with
         self.map: ClusterMap | None = None
         self.wants_map = False
+        self._nodes: dict[str, Address] = {}  # of the last map, by URL
         self._next_fetch = self._suspended_until = -math.inf
         self._fetching: dict[int, threading.Lock] = {}  # by process, because a fork copies a lock as it is
         self._confirmed: frozenset[str] = frozenset()  # URLs of nodes that have answered this client
@@ -66,15 +68,14 @@ class Router:
         self._schemes = {"https"} if any(address.scheme == "https" for address in self.given) else {"http", "https"}
 
     def list_given(self) -> Iterator[Address]:
-        """Yield the given addresses; the one that answered last is the first."""
+        """Yield the given addresses, beginning with the one that calls begin with."""
         first = self.place
         for step in range(len(self.given)):
             yield self.given[(first + step) % len(self.given)]
 
     def list_addresses(self) -> set[Address]:
         """Return the addresses that are in use."""
-        current = self.map
-        return {*self.given} if current is None else {*self.given, *current.nodes.values()}
+        return {*self.given, *self._nodes.values()}
 
     def leave(self, address: Address) -> None:
         """Begin later calls with another of the given addresses than ``address``."""
@@ -87,17 +88,13 @@ class Router:
 
     # --- the map ---------------------------------------------------------------------------------------------------
 
-    def begin_fetch(self, now: float) -> bool:
-        """Return whether to fetch the map now; then :meth:`end_fetch` must be called."""
-        if now < self._next_fetch:
-            return False
+    def begin_fetch(self, now: float) -> threading.Lock | None:
+        """Return a lock to release after the map has been fetched; None if it should not be fetched now."""
         lock = self._fetching.setdefault(os.getpid(), threading.Lock())
-        return lock.acquire(blocking=False)
-
-    def end_fetch(self, now: float) -> None:
-        """Let the map be fetched again, but not at once."""
+        if now < self._next_fetch or not lock.acquire(blocking=False):
+            return None
         self._next_fetch = now + FETCH_SECONDS
-        self._fetching[os.getpid()].release()
+        return lock
 
     def use(self, info: ClusterInfo, now: float) -> None:
         """Use a new map from now on."""
@@ -105,16 +102,15 @@ class Router:
         if info.shards < 1:
             self.suspend(now)
             return
-        known = (self.map.nodes if self.map else {}) | self._by_url
         urls = {_clean(node.url) for node in info.nodes}
-        nodes = {url: address for url in urls if (address := self._find(url, known)) is not None}
+        nodes = {url: address for url in urls if (address := self._find_node(url)) is not None}
         self._confirmed &= nodes.keys()
-        self.map = ClusterMap(info, nodes)
+        self._nodes, self.map = nodes, ClusterMap(info, nodes)
 
-    def _find(self, url: str, known: dict[str, Address]) -> Address | None:
-        """Return the address of a node, or None if no request may be sent to it."""
+    def _find_node(self, url: str) -> Address | None:
+        """Return the address of a node, always the same one; None if no request may be sent to it."""
         try:
-            address = known.get(url) or self._build(url)
+            address = self._given_by_url.get(url) or self._nodes.get(url) or self._build(url)
         except ValueError:
             return None
         return address if address.scheme in self._schemes else None
@@ -183,8 +179,7 @@ class Route:
         The map is right for the nodes. A client behind a load balancer, or in another network, may find nothing at
         their addresses, or another service. Its call must not fail because of this.
         """
-        router, is_foreign = self._router, error.code in FOREIGN or error.status in (401, 403)
-        is_given = router.is_given(self.address)
+        router, is_foreign, is_given = self._router, error.code in FOREIGN, self._router.is_given(self.address)
         if not self.is_direct or _is_busy(error) or not (error.is_temporary or (is_foreign and not is_given)):
             return False
         is_lost = error.code in ("unreachable", "no-answer") and not router.is_confirmed(self.address)
