@@ -84,10 +84,11 @@ class ClusterLoad(Load):
     def begin(self, seed: int, workers: int = WORKERS) -> None:
         """Start the callers."""
         self.is_ending = False
+        seeds = [f"{seed} {worker}" for worker in range(workers)]
         self._threads = [
-            threading.Thread(target=self._work, args=(PersistentCaller(self, f"{seed} {i}"), random.Random(f"{seed} {i}")))
-            for i in range(workers)
-        ]  # fmt: skip
+            threading.Thread(target=self._work, args=(PersistentCaller(self, text), random.Random(text)))
+            for text in seeds
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -283,14 +283,13 @@ class ServiceCluster:
 def apply_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Change this process as a test wants it; return the arguments of ``serve``.
 
-    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: that this
-    node claims to have. ``modules``: attributes by module, to be set. Everything else is an argument of ``serve``.
+    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: those that
+    this node claims to have. ``modules``: attributes to be set, by module. The rest are arguments of ``serve``.
     """
     import windvane
     from windvane.service.cluster import keeper, placement
 
-    defaults = keeper.Keeper.__init__.__kwdefaults__
-    assert defaults is not None
+    defaults: Any = keeper.Keeper.__init__.__kwdefaults__
     for name in ("lease", "tick"):
         if name in settings:
             defaults[name] = settings.pop(name)
@@ -319,11 +318,12 @@ def _run(settings: dict[str, Any]) -> None:
 
 def _fork_nodes() -> None:
     from windvane.agent import Agent
+    from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
     from windvane.warmup import warm_up
 
     for module in PRELOADED:
         importlib.import_module(module)  # a server imports them when it starts
-    warm_up()
+    warm_up([AdaptiveGLMUCB])
     agent = Agent(dim=2)
     agent.reward(agent.decide(ARMS["arms"]).id, 1.0)
     Agent.from_bytes(agent.to_bytes()).info()

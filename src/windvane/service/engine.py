@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
@@ -433,10 +433,11 @@ class Engine:
                 stream.lookup.forget(number)
         self._count_commit(len(events), seconds)
 
-    def _note_fence(self, streams: frozenset[int]) -> None:
+    def _note_fence(self, epochs: Mapping[int, int]) -> None:
         """Drop streams that another node has taken: their last events were not stored."""
         assert self.placement is not None
-        self.placement.note_fence([self._by_id[id_].row for id_ in streams if id_ in self._by_id])
+        streams = [self._by_id[id_] for id_ in epochs if id_ in self._by_id]
+        self.placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
         """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
@@ -444,13 +445,11 @@ class Engine:
             self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
 
-    async def store_snapshot(self, stream: Stream) -> None:
-        """Store a snapshot of ``stream`` if it has changed, and wait until it and all events are stored."""
-        if self._snapshots.is_changed(stream):
-            with hold(stream):
-                snapshot = await asyncio.to_thread(stream.snapshot)
-            self._save_snapshot(stream, snapshot)
-        await self.flush()
+    async def save_snapshot(self, stream: Stream) -> None:
+        """Make a snapshot of ``stream`` if it has changed since the last one, and hand it over."""
+        await wait_while_held(stream)
+        if self.streams.get(stream.name) is stream and self._snapshots.is_changed(stream):
+            await self._snapshots.take(stream)
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""

@@ -65,8 +65,8 @@ class Registry:
                 raise _taken(name)
             stream = Stream(row, engine.store)
             if placement is not None:
-                if placement.find_epoch(name) != epoch:
-                    raise Problem("unavailable", TAKEN_OVER)
+                if not placement.is_current(name, epoch):
+                    return stream  # it was created, and another node serves it
                 placement.admit(stream)
             engine.rows[row.name] = row
             engine.install(stream)

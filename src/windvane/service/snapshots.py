@@ -49,11 +49,13 @@ class Snapshots:
         self._progress[stream.id] = _Progress(number, seconds)
 
     def add_work(self, stream: Stream, seconds: float) -> None:
-        self._progress[stream.id].seconds += seconds
+        if (progress := self._progress.get(stream.id)) is not None:  # else all streams were rebuilt meanwhile
+            progress.seconds += seconds
 
     def is_changed(self, stream: Stream) -> bool:
-        """Return whether the stream has events after its last snapshot."""
-        return stream.number != self._progress[stream.id].number
+        """Return whether the stream has events after its last snapshot, and none is being made."""
+        progress = self._progress[stream.id]
+        return stream.number != progress.number and not progress.is_packing
 
     def is_due(self, stream: Stream, share: float = 1.0) -> bool:
         progress = self._progress[stream.id]
