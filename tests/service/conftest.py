@@ -1,4 +1,7 @@
-"""What tests of the service begin with: a service in this process, an open store, and a store with everything in it."""
+"""What tests of the service begin with: a service in this process, an open store, and a store with everything in it.
+
+``place`` and ``any_store`` run a test over both kinds of stores, ``store`` over SQLite alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from support.postgres import Cluster
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
 from windvane.service import engine
-from windvane.service.store import SqliteStore, open_store
+from windvane.service.store import SqliteStore, Store, open_store
 
 BOTH = (
     "test_charts", "test_engine", "test_order", "test_races", "test_recovery", "test_story", "test_stream_refit",
@@ -73,6 +76,21 @@ def service(tmp_path: Path) -> Iterator[Local]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     with closing(SqliteStore(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """Where a new store may be: the path of a file, then the address of a PostgreSQL database."""
+    if request.param == "sqlite":
+        return tmp_path / "a.db"
+    return str(request.getfixturevalue("database_url"))
+
+
+@pytest.fixture
+def any_store(place: str | Path) -> Iterator[Store]:
+    """A store of each kind."""
+    with closing(open_store(place)) as opened:
         yield opened
 
 

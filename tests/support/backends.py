@@ -41,12 +41,12 @@ class Databases:
 current: Databases | None = None  # None: SQLite
 
 
-def locate(path: Path) -> str | Path:
-    """Return where the store for ``path`` is."""
-    return path if current is None else current.locate(path)
+def locate(path: str | Path) -> str | Path:
+    """Return where the store for ``path`` is; the address of a database stands for itself."""
+    return path if current is None or isinstance(path, str) else current.locate(path)
 
 
-def open_backend(path: Path, **options: Any) -> Store:
+def open_backend(path: str | Path, **options: Any) -> Store:
     """Open the store for ``path``."""
     return open_store(locate(path), **options)
 

@@ -13,7 +13,8 @@ history                                ``request``, the arguments of :meth:`wind
 configured                             ``changes`` with the ``features``: the arms declared from then on
 refitted, refit_undone                 ``settings`` with the ``features``, in the same way
 closed                                 nothing but its time: what is closed by then follows from the settings
-archived, lost                         nothing
+archived, unarchived, lost, erased,    nothing
+compacted
 =====================================  ==========================================================================
 
 The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("archived", "lost")
+IGNORED = ("archived", "unarchived", "lost", "erased", "compacted")
+NOT_OF_THE_AGENT = ("title", "retention")  # settings of a stream that its agent does not have
 CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -192,7 +194,7 @@ class LogLearner:
             changes = row.get("changes") or {}
             if changes.get("features") is not None:
                 raise ArgumentError("features", changes["features"], "those of the refit", got="others, given after it")
-            self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
+            self.core.configure(**{name: value for name, value in changes.items() if name not in NOT_OF_THE_AGENT})
 
     def _settle(self, closed: Iterable[ClosedDecision]) -> None:
         for decision in closed:

@@ -57,6 +57,8 @@ Port = Annotated[int, _option("port", PORT_HELP, ADDRESS, min=0, max=65535)]
 _RATE_HELP = "Requests per second per client; each item of a batch counts (0: no limit)."
 Rate = Annotated[float, _option("rate", _RATE_HELP, ADDRESS, min=0.0)]
 BodyLimit = Annotated[int, _option("body-limit", "Largest request body, in bytes.", ADDRESS, min=1024, max=1 << 30)]
+_MAX_STREAMS_HELP = "How many streams there may be, including archived ones."
+MaxStreams = Annotated[int, _option("max-streams", _MAX_STREAMS_HELP, ADDRESS, min=1)]
 _DRAIN_HELP = "Seconds after SIGTERM in which requests are still accepted, while /readyz answers 503."
 Drain = Annotated[float, _option("drain", _DRAIN_HELP, ADDRESS, min=0.0, max=3600.0)]
 _NODE_HELP = "Name of this node, different from that of every other; default: the name of the machine, and the port."
@@ -81,6 +83,7 @@ def serve(
     port: Port = 8000,
     rate: Rate = 0.0,
     body_limit: BodyLimit = 4 << 20,
+    max_streams: MaxStreams = 10_000,
     drain: Drain = 0.0,
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
@@ -120,8 +123,8 @@ def serve(
 
     try:
         run(
-            store, host=host, port=port, rate=rate, most_bytes=body_limit, drain=drain, log_requests=access_log,
-            node=node, url=url, ha=ha, started=announce,
+            store, host=host, port=port, rate=rate, most_bytes=body_limit, most_streams=max_streams, drain=drain,
+            log_requests=access_log, node=node, url=url, ha=ha, started=announce,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
         if log_format == "json":  # every line must be a JSON object

@@ -24,6 +24,7 @@ from windvane.errors import ArgumentError
 from windvane.service.baselines import find_start, read_baseline
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
+from windvane.service.retention import check_retention
 from windvane.service.store import SnapshotError, Store, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
@@ -143,6 +144,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
         return again
     try:
         check_features(changes.get("features"))
+        check_retention(stream.retention, changes.get("reward_timeout"), "reward_timeout")
         build = begin_refit(stream, changes)
     except ValueError as error:
         raise invalid(error) from None
@@ -184,6 +186,8 @@ async def _learn_beside(
     stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
     work = Work(lambda: engine.is_closing)
     try:
+        async with stream.erasing:  # what is being erased must not be learned; from now on nothing is erased
+            pass
         reader = await _run_in_thread(build, work)
         behind = FEW + 1
         while behind > FEW:

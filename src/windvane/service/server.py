@@ -31,7 +31,7 @@ from windvane.client.address import Address
 from windvane.errors import ArgumentError
 from windvane.service.cluster.placement import NodeSettings
 from windvane.service.connections import limit_connections, raise_file_limit
-from windvane.service.http.app import MOST_BYTES, create_app
+from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
 from windvane.service.store import STORE_ERRORS, Store, StoreError, is_postgres, open_store
 from windvane.service.supervision import Supervisor
@@ -55,6 +55,7 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     drain: float = 0.0,
     log_requests: bool = False,
     node: str | None = None,
@@ -78,6 +79,8 @@ def serve(
         Where to listen. Port 0 chooses a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
         Requests per second per client (0: no limit), and the largest request body in bytes.
+    most_streams
+        How many streams there may be, including archived ones.
     drain
         Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
@@ -112,8 +115,8 @@ def serve(
         settings = _describe_node(listener, name, node, url) if options else None
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
-            store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing,
-            log_requests=log_requests, node=settings,
+            store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
+            closing=closing, log_requests=log_requests, node=settings,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from windvane.errors import WindvaneError
 from windvane.service.cluster import membership
-from windvane.service.cluster.lease import read_clock
+from windvane.service.cluster.clocks import WallClock, read_clock
+from windvane.service.cluster.commands import Commands
 from windvane.service.cluster.member import Callbacks, Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
@@ -28,14 +27,6 @@ TICK_SECONDS = 0.5
 COMMAND_SECONDS = 10.0  # for retake and release: longer than idle_in_transaction_session_timeout keeps a lock
 SHORT_PAUSE_SECONDS = 0.05
 BUSY = ("55P03", "57014", "40P01")  # SQLSTATE lock_not_available, query_canceled (a timeout), deadlock_detected
-
-
-class _Command:
-    """Work for the keeper's thread that another thread waits for."""
-
-    def __init__(self, work: Callable[[Connection], Any], seconds: float) -> None:
-        self.work, self.end = work, read_clock() + seconds
-        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
 
 class Keeper:
@@ -69,8 +60,8 @@ class Keeper:
 
     Notes
     -----
-    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes do
-    not depend on that: each transaction checks the epoch.
+    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes
+    do not depend on that: each transaction checks the epoch.
     """
 
     def __init__(
@@ -92,15 +83,15 @@ class Keeper:
         self._address, self._loop, self._tick, self._on_refused = address, loop, tick, on_refused
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
         lease = min(lease, membership.MOST_LEASE_SECONDS)
-        self._member = Member(node, address.name, count, callbacks, lease=lease, tick=tick, read_time=read_time)
+        self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
         # A renewal is due after a tick, and a statement before it takes half a lease: together less than a lease.
         self._session = Session(address, lock_seconds=lease / 4, statement_seconds=lease / 2)
         self._problem: WindvaneError | None = None
         self._refusal: StoreError | None = None
         self._settled = threading.Event()  # the node has joined, or was refused
-        self._commands: deque[_Command] = deque()
-        self._guard = threading.Lock()  # of the commands, and whether more are accepted
-        self._is_stopping = self._has_ended = False
+        self._commands = Commands()
+        self._is_stopping = False
+        self._failures = 0  # in a row
         self._leaves_by: float | None = None  # None: the shards are not released at the end
         self._thread = threading.Thread(target=self._run, name="windvane-keeper", daemon=True)
         self.owns: Callable[[int], int | None] = self._member.lease.owns
@@ -130,6 +121,11 @@ class Keeper:
         return is_settled and self._member.has_ever_joined
 
     @property
+    def is_running(self) -> bool:
+        """Whether the thread is running: it was started, and neither stopped nor refused."""
+        return self._thread.is_alive()
+
+    @property
     def node(self) -> Node:
         """This node. Its instance changes when it has to join again."""
         return self._member.node
@@ -146,13 +142,13 @@ class Keeper:
 
     @property
     def deadline(self) -> float:
-        """Until when the node owns its shards for sure, on :func:`windvane.service.cluster.lease.read_clock`."""
+        """Until when the node owns its shards for sure, on :func:`windvane.service.cluster.clocks.read_clock`."""
         return self._member.lease.deadline
 
     @property
     def skew(self) -> float | None:
         """Seconds by which this node's clock is ahead of the database's; None: not known yet."""
-        return self._member.skew
+        return self._member.clock.skew
 
     @property
     def problem(self) -> WindvaneError | None:
@@ -169,11 +165,18 @@ class Keeper:
     def retake(self, seconds: float = COMMAND_SECONDS) -> dict[int, int]:
         """Take all shards of this node again, after a failure of unknown outcome; return the new epochs.
 
-        This waits for transactions that still write under the old epochs. ``on_taken`` is not called for the result, but
-        ``on_lost`` is for shards that are lost: check with :meth:`owns` when you use the result, since the two may cross.
-        Raises :class:`DatabaseError` if it cannot be done in time. Then nothing is owned; shards come back by ``on_taken``.
+        This waits for transactions that still write under the old epochs. ``on_taken`` is not called for the result.
+        ``on_lost`` is called for shards that are lost; since the two may cross, check the result with :meth:`owns`.
+        Raises :class:`DatabaseError` if it cannot be done in time. Then nothing is owned; shards come back by
+        ``on_taken``.
         """
-        taken: dict[int, int] = self._ask(self._member.retake, seconds)
+        held: dict[int, int] = {}
+
+        def work(connection: Connection) -> dict[int, int]:
+            held.update(self._member.lease.clear())  # a repetition finds none
+            return self._member.retake(connection, held)
+
+        taken: dict[int, int] = self._commands.ask(work, seconds, self._session.wake)
         return taken
 
     def release(self, shards: Collection[int], seconds: float = COMMAND_SECONDS) -> set[int]:
@@ -188,7 +191,7 @@ class Keeper:
             epochs.update(self._member.lease.drop(shards))  # a repetition finds none
             return self._member.release(connection, epochs)
 
-        released: set[int] = self._ask(work, seconds)
+        released: set[int] = self._commands.ask(work, seconds, self._session.wake)
         return released
 
     def withdraw(self) -> None:
@@ -197,31 +200,17 @@ class Keeper:
         self._session.wake()
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
-        """End the thread; with ``release``, free all shards and leave the cluster, unless that takes longer than ``seconds``.
+        """End the thread; with ``release``, free all shards and leave the cluster, unless that takes ``seconds``.
 
         Without it, or if it fails, the other nodes take over after the lease has run out.
         """
         seconds = 2 * self._tick if seconds is None else seconds
-        with self._guard:
-            self._leaves_by = read_clock() + seconds if release else None
-            self._is_stopping = True
+        self._leaves_by = read_clock() + seconds if release else None
+        self._is_stopping = True
         self._session.wake()
         if self._thread.ident is not None:
             self._thread.join(seconds + self._tick)
         self._member.lease.clear()
-
-    def _ask(self, work: Callable[[Connection], Any], seconds: float) -> Any:
-        command = _Command(work, seconds)
-        with self._guard:
-            if self._is_stopping or self._has_ended:
-                raise DatabaseError("this node is leaving the cluster")
-            self._commands.append(command)
-        self._session.wake()
-        try:
-            return command.result.result(seconds + self._tick)
-        except concurrent.futures.TimeoutError:
-            command.result.cancel()
-            raise DatabaseError("the database does not respond") from None
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
@@ -231,14 +220,14 @@ class Keeper:
                 pause = self._try(self._step)
                 if self._commands:
                     pause = min(pause, self._try(self._run_command))
-                    self._expire_commands()
+                    self._commands.expire(str(self._problem or "they are locked"))
+                if self._member.has_ever_joined:
+                    self._settled.set()
                 self._wait(pause)
             self._member.lease.clear()
             self._leave()
         finally:
-            with self._guard:
-                self._has_ended = True
-            self._expire_commands()
+            self._commands.close()
             self._session.close()
             self._settled.set()
 
@@ -246,14 +235,20 @@ class Keeper:
         """Return the result of ``work`` with the connection, or how long to wait after an error."""
         try:
             with self._address.translate_errors():
-                return work(self._session.open())
+                result = work(self._session.open())
+                self._failures = 0
+                return result
         except StoreError as error:
             self._note_refusal(error)
         except DatabaseError as error:
-            if error.sqlstate in BUSY:  # a lock was not free in time, and the wait for it was the pause
+            if error.sqlstate in BUSY:  # the wait for the lock was the pause
+                self._note_problem(self._member.problem)
+                return SHORT_PAUSE_SECONDS
+            self._session.drop()
+            self._failures += 1
+            if self._failures == 1:  # the session was ended; the next attempt tells whether the database is there
                 return SHORT_PAUSE_SECONDS
             self._note_problem(error)
-            self._session.drop()
         except Exception as error:  # whatever it is, a node without a keeper would be worse
             log.exception("the keeper of this node failed; it goes on")
             self._note_problem(DatabaseError(f"internal error in the keeper ({type(error).__name__})"))
@@ -264,23 +259,33 @@ class Keeper:
         try:
             with self._address.translate_errors():
                 self._session.wait(seconds)
-        except DatabaseError:  # it may merely be a restart: the next attempt tells
+        except DatabaseError:
             self._session.drop()
 
     def _step(self, connection: Connection) -> float:
         pause = self._member.step(connection, adopts=not self._commands)
         self._note_problem(self._member.problem)
-        if self._member.has_ever_joined:
-            self._settled.set()
         return pause
 
+    def _run_command(self, connection: Connection) -> float:
+        self._commands.run_first(connection)
+        return 0.0
+
+    def _leave(self) -> None:
+        def leave(connection: Connection) -> float:
+            self._member.leave(connection)
+            return 0.0
+
+        while self._member.is_member and self._leaves_by is not None and read_clock() < self._leaves_by:
+            pause = self._try(leave)
+            self._wait(min(pause, SHORT_PAUSE_SECONDS))
+
     def _note_problem(self, problem: WindvaneError | None) -> None:
-        if str(problem) != str(self._problem):
-            if problem is None:
-                log.info("this node is a sound member of the cluster again")
-            else:
-                log.warning("this node is no sound member of the cluster: %s", problem)
-        self._problem = problem
+        known, self._problem = self._problem, problem
+        if problem is None and known is not None:
+            log.info("this node is a sound member of the cluster again")
+        elif problem is not None and getattr(problem, "code", str(problem)) != getattr(known, "code", str(known)):
+            log.warning("this node is no sound member of the cluster: %s", problem)
 
     def _note_refusal(self, error: StoreError) -> None:
         """End if the node has never been in the cluster: somebody has started it with wrong settings."""
@@ -289,33 +294,3 @@ class Keeper:
             self._refusal = error
             if self._on_refused is not None:
                 self._defer(self._on_refused)(error)
-
-    def _run_command(self, connection: Connection) -> float:
-        command = self._commands[0]
-        if not command.result.cancelled():
-            result = command.work(connection)
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # it was cancelled in between
-                command.result.set_result(result)
-        self._commands.popleft()
-        return 0.0
-
-    def _expire_commands(self) -> None:
-        """Fail the commands whose time is over."""
-        with self._guard:
-            expired = [command for command in self._commands if self._has_ended or read_clock() >= command.end]
-            for command in expired:
-                self._commands.remove(command)
-        error = DatabaseError(f"the shards could not be changed in time ({self._problem or 'they are locked'})")
-        for command in expired:
-            with contextlib.suppress(concurrent.futures.InvalidStateError):
-                command.result.set_exception(error)
-
-    def _leave(self) -> None:
-        def leave(connection: Connection) -> float:
-            self._member.leave(connection)
-            return 0.0
-
-        while self._member.is_member and self._leaves_by is not None and read_clock() < self._leaves_by:
-            pause = min(self._try(leave), SHORT_PAUSE_SECONDS)
-            if self._member.is_member:
-                self._session.wait(pause)

@@ -6,13 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 
-# It goes on while the machine is suspended, as the leases in the database do. Where it is missing, the other is next best.
-CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def read_clock() -> float:
-    """Return the seconds since the machine was started."""
-    return time.clock_gettime(CLOCK)
+from windvane.service.cluster.clocks import CLOCK
 
 
 class Lease:
@@ -33,7 +27,7 @@ class Lease:
 
     @property
     def deadline(self) -> float:
-        """Until when the shards are owned for sure, on :func:`read_clock`."""
+        """Until when the shards are owned for sure, on :func:`windvane.service.cluster.clocks.read_clock`."""
         return self._deadline
 
     def owns(self, shard: int) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from windvane.service.cluster import membership
-from windvane.service.cluster.lease import Lease, read_clock
+from windvane.service.cluster.clocks import WallClock, read_clock
+from windvane.service.cluster.lease import Lease
 from windvane.service.cluster.membership import Join, Reading
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
@@ -20,13 +20,14 @@ log = logging.getLogger("windvane.service")
 MARGIN = 1 / 8  # of a lease: a node stops acting on it so much earlier, since no two clocks run equally fast
 STEP = 8  # shards that are given up at a time, so that most streams stay available
 PROPOSE_AGAIN_SECONDS = 10.0
-CLOCK_LIMIT_SECONDS = 2.0  # a clock that differs more from the database's is wrong
-CLOCK_IS_RIGHT = 1 / 2  # of the limit: so close must a wrong clock come, so that one at the limit does not flap
+# Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
+# away, their leases have run out as well, and they need a moment to connect.
+GRACE = 1 / 2
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
 
 
 class Callbacks(NamedTuple):
-    """What is called when something has happened, in this order.
+    """What is called when something has happened.
 
     Attributes
     ----------
@@ -60,17 +61,19 @@ class Member:
         Number of shards.
     callbacks
         What to call.
+    clock
+        The node's wall clock. While it is wrong, the node takes no shards.
     lease, tick
         Seconds of a lease, and between renewals.
-    read_time
-        The node's wall clock.
 
     Attributes
     ----------
-    problem
-        Why the node takes no shards: its clock is wrong.
-    skew
-        Seconds by which the node's clock is ahead of the database's.
+    lease
+        What the node owns.
+    map
+        The map as it was last read.
+    has_ever_joined
+        Whether the node has been in the cluster.
     """
 
     def __init__(
@@ -79,22 +82,21 @@ class Member:
         where: str,
         count: int,
         callbacks: Callbacks,
+        clock: WallClock,
         *,
         lease: float,
         tick: float,
-        read_time: Callable[[], float] = time.time,
     ) -> None:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
         self.is_leaving = False  # it gives up its shards and joins no more
-        self.problem: StoreError | None = None
-        self.skew: float | None = None
+        self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
-        self._lease_seconds, self._tick, self._read_time = lease, tick, read_time
-        self._renewed = self._proposed_at = float("-inf")
+        self._lease_seconds, self._tick = lease, tick
+        self._renewed = self._proposed_at = self._sweeps_from = float("-inf")
         self._name_free_at: float | None = None
-        self._proposed: frozenset[int] = frozenset()
+        self._proposed: dict[int, int] = {}
 
     def step(self, connection: Connection, *, adopts: bool = True) -> float:
         """Do what is due; return the seconds until the next step.
@@ -112,6 +114,8 @@ class Member:
         if read_clock() >= self._renewed + self._tick and not self._renew(connection):
             return 0.0
         reading = membership.read_map(connection, self._count, self.node.instance)
+        if read_clock() < self._sweeps_from:
+            reading = reading._replace(needs_sweep=False)
         if not self._compare(reading) or self._change(connection, reading, adopts):
             return 0.0
         pause = self._renewed + self._tick - read_clock()
@@ -119,13 +123,21 @@ class Member:
             return reading.next_expiry + PAUSE_SECONDS
         return max(0.0, pause)
 
+    @property
+    def problem(self) -> StoreError | None:
+        """Why the node takes no shards."""
+        if self.clock.is_right:
+            return None
+        text = f"the clock of this node differs from the database's by {self.clock.skew:+.1f} s; set both by NTP"
+        return StoreError(self._where, "clock", text)
+
     # --- the lease ---------------------------------------------------------------------------------------------------
 
     def _join(self, connection: Connection) -> float:
         """Try to join; return the seconds after which to try again."""
-        before = self._read_time()
-        self._compare_clocks(before, membership.read_time(connection))
-        if self.problem is not None:
+        before = self.clock.read()
+        self.clock.compare(before, membership.read_time(connection))
+        if not self.clock.is_right:
             return self._tick
         result = membership.join(connection, self.node, self._lease_seconds)
         if result.has_joined:
@@ -152,37 +164,27 @@ class Member:
 
     def _renew(self, connection: Connection) -> bool:
         """Return False if the node was expelled."""
-        start, before = read_clock(), self._read_time()
+        start, before = read_clock(), self.clock.read()
         now = membership.renew(connection, self.node, self._lease_seconds)
         if now is None:
             self._note_expulsion()
             return False
+        if float("-inf") < self._renewed < start - 2 * self._tick:
+            self._sweeps_from = start + GRACE * self._lease_seconds
         self._renewed = start
         self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
-        self._compare_clocks(before, now)
+        self.clock.compare(before, now)
         return True
 
-    def _compare_clocks(self, before: float, now: float) -> None:
-        """Compare the database's time ``now`` with this node's clock, which was at ``before`` when it was asked."""
-        after = self._read_time()
-        self.skew, error = (before + after) / 2 - now, abs(after - before) / 2
-        limit = CLOCK_LIMIT_SECONDS * (1.0 if self.problem is None else CLOCK_IS_RIGHT)
-        if abs(self.skew) - error <= limit:
-            self.problem = None
-        else:
-            text = f"this node's clock differs from the database's by {self.skew:+.1f} s; set the clocks by NTP"
-            self.problem = StoreError(self._where, "clock", text)
-
     def _note_expulsion(self) -> None:
-        """The lease ran out, and the node was removed: others may own its shards. It may join under a new instance."""
+        """The lease ran out, and the node was removed: others may own its shards."""
         log.warning("the lease of this node ran out; it joins the cluster again")
         self._forget_membership()
 
     def _forget_membership(self) -> None:
-        self.is_member = False
-        lost = frozenset(self.lease.clear())
-        self.node = self.node._replace(instance=secrets.token_hex(8))
-        if lost:
+        """Own nothing. The node may join again under a new instance."""
+        self.is_member, self.node = False, self.node._replace(instance=secrets.token_hex(8))
+        if lost := frozenset(self.lease.clear()):
             self._callbacks.on_lost(lost)
 
     # --- the map -----------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class Member:
 
         What may wait for a lock comes last.
         """
-        if self.problem is not None or self.is_leaving:
+        if not self.clock.is_right or self.is_leaving:
             self._withdraw(connection)
             return False
         if self._repair(connection, reading):
@@ -250,11 +252,9 @@ class Member:
         """
         room = max(0, room)
         excess = {shard: self.map.holdings[shard].epoch for shard in strays[room:]}
-        freed = membership.release(connection, self.node.instance, excess) if excess else set()
-        taken = {}
-        if room:
-            taken = membership.retake(connection, self._count, self.node.instance, strays[:room])
-            self._own(taken)
+        freed = membership.release(connection, self.node.instance, excess)
+        taken = membership.retake(connection, self._count, self.node.instance, strays[:room])
+        self._own(taken)
         return bool(freed or taken)
 
     def _own(self, taken: Mapping[int, int]) -> None:
@@ -265,11 +265,12 @@ class Member:
     def _propose(self, number: int) -> None:
         """Propose to give up the shards that were taken last, unless a proposal is being followed."""
         held = self.lease.epochs
-        if self._proposed & held.keys() and read_clock() < self._proposed_at + PROPOSE_AGAIN_SECONDS:
+        is_followed = any(held.get(shard) == epoch for shard, epoch in self._proposed.items())
+        if is_followed and read_clock() < self._proposed_at + PROPOSE_AGAIN_SECONDS:
             return
-        newest = sorted(held, key=lambda shard: held[shard], reverse=True)
-        self._proposed, self._proposed_at = frozenset(newest[:number]), read_clock()
-        self._callbacks.on_excess(self._proposed)
+        newest = sorted(held, key=lambda shard: held[shard], reverse=True)[:number]
+        self._proposed, self._proposed_at = {shard: held[shard] for shard in newest}, read_clock()
+        self._callbacks.on_excess(frozenset(newest))
 
     def _withdraw(self, connection: Connection) -> None:
         """Give up everything, then leave: a member that takes no shards would keep others from taking its share."""
@@ -280,13 +281,12 @@ class Member:
 
     # --- on behalf of the service ------------------------------------------------------------------------------------
 
-    def retake(self, connection: Connection) -> dict[int, int]:
-        """Take all shards of this node again; return the new epochs. Raises if the outcome is unknown: repeat it."""
-        held = self.lease.clear()
+    def retake(self, connection: Connection, held: Mapping[int, int]) -> dict[int, int]:
+        """Take all shards of this node again; return the new epochs. ``held``: what it owned before."""
+        self.lease.clear()
         taken = membership.retake(connection, self._count, self.node.instance) if self.is_member else {}
         self.lease.add(taken)
-        lost = frozenset(held.keys() - taken.keys())
-        if lost:
+        if lost := frozenset(held.keys() - taken.keys()):
             self._callbacks.on_lost(lost)
         return taken
 
@@ -294,7 +294,7 @@ class Member:
         """Free shards that were owned under these epochs; return those that became free."""
         self.lease.drop(epochs)
         freed = membership.release(connection, self.node.instance, epochs)
-        if (self.problem is not None or self.is_leaving) and not self.lease.epochs:
+        if (not self.clock.is_right or self.is_leaving) and not self.lease.epochs:
             self.leave(connection)
         return freed
 

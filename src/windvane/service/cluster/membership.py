@@ -1,13 +1,13 @@
 """The lease protocol in SQL: who is in the cluster, and who owns which shard.
 
 Every operation is one statement on a connection in autocommit mode, and so one transaction that the server finishes
-without the client: a process that is stopped half-way keeps no lock. A statement that may wait for a row locks rows in the
-order of shards, and waits no longer than the ``lock_timeout`` of the connection.
+without the client: a process that is stopped half-way keeps no lock. A statement that may wait for a row locks rows in
+the order of shards, and waits no longer than the ``lock_timeout`` of the connection.
 
-A lease is a row of ``nodes``. A node whose lease has run out is deleted before its shards become free, so a renewal that
-finds no row means that the shards may belong to others. An epoch is drawn from a sequence whenever the owner of a shard
-changes, and is never used again. Writers hold ``FOR SHARE`` on the rows of their shards until they commit, with a condition
-on the epoch: whatever changes an epoch waits for them, and nobody can write under an old one afterwards.
+A lease is a row of ``nodes``. A node whose lease has run out is deleted before its shards become free, so a renewal
+that finds no row means that the shards may belong to others. An epoch is drawn from a sequence whenever the owner of a
+shard changes, and is never used again. Writers hold ``FOR SHARE`` on the rows of their shards until they commit, with a
+condition on the epoch: what changes an epoch waits for them, and nobody can write under an old one afterwards.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from windvane.service.cluster import statements
 from windvane.service.cluster.shard_map import Holding, Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import StoreError
 
 CHANNEL = "windvane_cluster"
 MOST_LEASE_SECONDS = 60.0
-"""No lease is longer. One that is was edited by hand, or the database's clock was set back; :func:`sweep` shortens it."""
+"""No lease is longer. :func:`sweep` shortens one that was edited by hand, or made before the clock was set back."""
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
@@ -47,24 +48,6 @@ class Join(NamedTuple):
     remaining: float = 0.0
 
 
-_JOIN = """
-WITH stored AS (SELECT value FROM meta WHERE name = 'format' FOR SHARE),
-added AS (
-    INSERT INTO nodes (instance, name, url, version, format, joined, lease_until)
-    SELECT %(instance)s, %(name)s, %(url)s, %(version)s, %(format)s, clock_timestamp(),
-           clock_timestamp() + make_interval(secs => %(lease)s)
-    FROM stored WHERE value = %(format)s::integer::text
-    ON CONFLICT DO NOTHING RETURNING instance)
-SELECT (SELECT value FROM stored), CASE WHEN number > 0 THEN pg_notify(%(channel)s, '') END
-FROM (SELECT count(*) AS number FROM added) AS changes
-"""
-_FIND_HOLDER = """
-SELECT instance, name, url, version, format, extract(epoch FROM joined)::double precision,
-       extract(epoch FROM lease_until)::double precision - extract(epoch FROM clock_timestamp())::double precision
-FROM nodes WHERE name = %s OR instance = %s ORDER BY instance = %s DESC LIMIT 1
-"""
-
-
 def join(connection: Connection, node: Node, lease: float) -> Join:
     """Add a node, unless the store has another format, or a node of this name exists.
 
@@ -72,21 +55,15 @@ def join(connection: Connection, node: Node, lease: float) -> Join:
     with the same instance is harmless.
     """
     values = {**node._asdict(), "lease": lease, "channel": CHANNEL}
-    rows = connection.execute(_JOIN, values).fetchall()
+    rows = connection.execute(statements.JOIN, values).fetchall()
     stored = rows[0][0] if rows else None
     if stored != str(node.format):
         return Join(False, stored)
-    row = connection.execute(_FIND_HOLDER, (node.name, node.instance, node.instance)).fetchone()
+    row = connection.execute(statements.FIND_HOLDER, (node.name, node.instance, node.instance)).fetchone()
     if row is None:  # the holder of the name has left in between
         return Join(False, stored, None, 0.0)
     holder = Node(*row[:6])
     return Join(holder.instance == node.instance, stored, holder, row[6])
-
-
-_RENEW = """
-UPDATE nodes SET lease_until = clock_timestamp() + make_interval(secs => %s), url = %s
-WHERE instance = %s RETURNING extract(epoch FROM clock_timestamp())::double precision
-"""
 
 
 def renew(connection: Connection, node: Node, lease: float) -> float | None:
@@ -94,23 +71,13 @@ def renew(connection: Connection, node: Node, lease: float) -> float | None:
 
     A lease that has run out may be extended as long as the row exists: the shards still belong to the node.
     """
-    row = connection.execute(_RENEW, (lease, node.url, node.instance)).fetchone()
+    row = connection.execute(statements.RENEW, (lease, node.url, node.instance)).fetchone()
     return None if row is None else row[0]
-
-
-_LEAVE = """
-WITH mine AS (SELECT shard FROM shards WHERE node = %(instance)s ORDER BY shard FOR UPDATE SKIP LOCKED),
-freed AS (
-    UPDATE shards SET node = NULL, epoch = nextval('epochs') FROM mine WHERE shards.shard = mine.shard
-    RETURNING shards.shard),
-gone AS (DELETE FROM nodes WHERE instance = %(instance)s RETURNING instance)
-SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM gone), pg_notify(%(channel)s, '')
-"""
 
 
 def leave(connection: Connection, instance: str) -> None:
     """Remove a node and free its shards. Shards that are being written to at this moment are left to :func:`sweep`."""
-    connection.execute(_LEAVE, {"instance": instance, "channel": CHANNEL})
+    connection.execute(statements.LEAVE, {"instance": instance, "channel": CHANNEL})
 
 
 def read_time(connection: Connection) -> float:
@@ -144,21 +111,12 @@ class Reading(NamedTuple):
     next_expiry: float
 
 
-_READ = """
-SELECT s.shard, s.epoch, s.node, n.instance, n.name, n.url, n.version, n.format,
-       extract(epoch FROM n.joined)::double precision,
-       extract(epoch FROM n.lease_until)::double precision - extract(epoch FROM clock_timestamp())::double precision
-FROM (SELECT shard, epoch, node FROM shards WHERE shard >= 0 AND shard < %s) AS s
-FULL JOIN nodes AS n ON n.instance = s.node
-"""
-
-
 def read_map(connection: Connection, count: int, me: str = "") -> Reading:
     """Read nodes and shards at one moment. Rows of shards beyond ``count`` are ignored."""
     holdings: dict[int, Holding] = {}
     nodes: dict[str, Node] = {}
     remaining: dict[str, float] = {}
-    for shard, epoch, owner, *node, seconds in connection.execute(_READ, (count,)):
+    for shard, epoch, owner, *node, seconds in connection.execute(statements.READ, (count,)):
         if shard is not None:
             holdings[shard] = Holding(epoch, owner)
         if node[0] is not None:
@@ -171,32 +129,6 @@ def read_map(connection: Connection, count: int, me: str = "") -> Reading:
     return Reading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MOST_LEASE_SECONDS))
 
 
-_SWEEP = """
-WITH expired AS (
-    SELECT instance FROM nodes WHERE lease_until < clock_timestamp() AND instance <> %(me)s
-    ORDER BY instance FOR UPDATE SKIP LOCKED),
-gone AS (DELETE FROM nodes USING expired WHERE nodes.instance = expired.instance RETURNING nodes.instance, nodes.name),
-shortened AS (
-    UPDATE nodes SET lease_until = clock_timestamp() + make_interval(secs => %(most)s)
-    WHERE lease_until > clock_timestamp() + make_interval(secs => %(most)s) RETURNING nodes.instance),
-orphans AS MATERIALIZED (
-    SELECT shard, epoch FROM shards
-    WHERE node IS NOT NULL AND shard >= 0 AND shard < %(count)s
-    AND (node IN (SELECT instance FROM gone) OR NOT EXISTS (SELECT FROM nodes WHERE nodes.instance = shards.node))),
-locked AS (
-    SELECT shards.shard FROM shards JOIN orphans ON shards.shard = orphans.shard AND shards.epoch = orphans.epoch
-    ORDER BY shards.shard FOR UPDATE OF shards),
-freed AS (
-    UPDATE shards SET node = NULL, epoch = nextval('epochs') FROM locked WHERE shards.shard = locked.shard
-    RETURNING shards.shard),
-changes AS (SELECT count(*) AS number FROM (SELECT instance FROM gone UNION ALL SELECT shard::text FROM freed) AS a)
-SELECT array(SELECT name FROM gone ORDER BY name), array(SELECT shard FROM freed ORDER BY shard),
-       (SELECT count(*) FROM shortened),
-       CASE WHEN number > 0 THEN pg_notify(%(channel)s, '') END FROM changes
-"""
-_SWEEP_SKIPPING = _SWEEP.replace("FOR UPDATE OF shards)", "FOR UPDATE OF shards SKIP LOCKED)")
-
-
 class Sweep(NamedTuple):
     """The result of :func:`sweep`: the names of the nodes that were removed, and the shards that became free."""
 
@@ -207,58 +139,28 @@ class Sweep(NamedTuple):
 def sweep(connection: Connection, count: int, me: str = "", *, wait: bool = False) -> Sweep:
     """Remove the nodes whose lease has run out, except ``me``, and free all shards whose node is gone.
 
-    Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer that
-    writes without a pause would be skipped every time, so somebody must call this with ``wait`` in the end.
+    Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer
+    that never pauses would be skipped every time, so somebody must call this with ``wait`` in the end.
     """
     values = {"me": me, "count": count, "most": MOST_LEASE_SECONDS, "channel": CHANNEL}
-    statement = _SWEEP if wait else _SWEEP_SKIPPING
+    statement = statements.SWEEP if wait else statements.SWEEP_SKIPPING
     row = connection.execute(statement, values).fetchone()
     assert row is not None
     return Sweep(row[0], row[1])
 
 
-_ADD_MISSING = """
-WITH added AS (
-    INSERT INTO shards (shard, epoch) SELECT shard, nextval('epochs') FROM generate_series(0, %s - 1) AS shard
-    ORDER BY shard ON CONFLICT DO NOTHING RETURNING shard)
-SELECT shard, pg_notify(%s, '') FROM added
-"""
-
-
 def add_missing(connection: Connection, count: int) -> list[int]:
     """Add the rows of shards that have none, as free shards; return these shards."""
-    return [shard for shard, _ in connection.execute(_ADD_MISSING, (count, CHANNEL))]
+    return [shard for shard, _ in connection.execute(statements.ADD_MISSING, (count, CHANNEL))]
 
 
 # --- shards ----------------------------------------------------------------------------------------------------------
-
-_TAKE = """
-WITH free AS (
-    SELECT shard FROM shards WHERE node IS NULL AND shard >= 0 AND shard < %(count)s
-    AND EXISTS (SELECT FROM nodes WHERE nodes.instance = %(instance)s AND lease_until > clock_timestamp())
-    ORDER BY shard LIMIT %(most)s FOR UPDATE OF shards SKIP LOCKED),
-changed AS (
-    UPDATE shards SET node = %(instance)s, epoch = nextval('epochs') FROM free WHERE shards.shard = free.shard
-    RETURNING shards.shard, shards.epoch)
-SELECT shard, epoch, pg_notify(%(channel)s, '') FROM changed ORDER BY shard
-"""
 
 
 def take(connection: Connection, count: int, instance: str, most: int) -> dict[int, int]:
     """Take up to ``most`` free shards; return their new epochs. A node whose lease has run out takes none."""
     values = {"count": count, "instance": instance, "most": most, "channel": CHANNEL}
-    return {shard: epoch for shard, epoch, _ in connection.execute(_TAKE, values)}
-
-
-_RETAKE = """
-WITH mine AS (
-    SELECT shard FROM shards WHERE node = %(instance)s AND shard >= 0 AND shard < %(count)s
-    AND (%(shards)s::integer[] IS NULL OR shard = ANY(%(shards)s)) ORDER BY shard FOR UPDATE),
-changed AS (
-    UPDATE shards SET epoch = nextval('epochs') FROM mine WHERE shards.shard = mine.shard
-    RETURNING shards.shard, shards.epoch)
-SELECT shard, epoch, pg_notify(%(channel)s, '') FROM changed ORDER BY shard
-"""
+    return {shard: epoch for shard, epoch, _ in connection.execute(statements.TAKE, values)}
 
 
 def retake(connection: Connection, count: int, instance: str, shards: Collection[int] | None = None) -> dict[int, int]:
@@ -268,20 +170,7 @@ def retake(connection: Connection, count: int, instance: str, shards: Collection
     """
     wanted = None if shards is None else sorted(shards)
     values = {"count": count, "instance": instance, "shards": wanted, "channel": CHANNEL}
-    return {shard: epoch for shard, epoch, _ in connection.execute(_RETAKE, values)}
-
-
-_RELEASE = """
-WITH mine AS (
-    SELECT shards.shard FROM shards
-    JOIN unnest(%(shards)s::integer[], %(epochs)s::bigint[]) AS held (shard, epoch)
-    ON shards.shard = held.shard AND shards.epoch = held.epoch
-    WHERE shards.node = %(instance)s ORDER BY shards.shard FOR UPDATE OF shards),
-changed AS (
-    UPDATE shards SET node = NULL, epoch = nextval('epochs') FROM mine WHERE shards.shard = mine.shard
-    RETURNING shards.shard)
-SELECT shard, pg_notify(%(channel)s, '') FROM changed
-"""
+    return {shard: epoch for shard, epoch, _ in connection.execute(statements.RETAKE, values)}
 
 
 def release(connection: Connection, instance: str, epochs: Mapping[int, int]) -> set[int]:
@@ -289,7 +178,7 @@ def release(connection: Connection, instance: str, epochs: Mapping[int, int]) ->
     shards = sorted(epochs)
     numbers = [epochs[shard] for shard in shards]
     values = {"shards": shards, "epochs": numbers, "instance": instance, "channel": CHANNEL}
-    return {shard for shard, _ in connection.execute(_RELEASE, values)}
+    return {shard for shard, _ in connection.execute(statements.RELEASE, values)}
 
 
 # --- migrations ------------------------------------------------------------------------------------------------------
@@ -300,8 +189,8 @@ _LARGEST = 2**31 - 1  # of type integer
 def check_migration(connection: Connection, where: str, format: int) -> None:
     """Raise :class:`StoreError` if a node is running that cannot use a store of ``format``.
 
-    Call it first in the transaction of a migration, which must be READ COMMITTED. Until that ends, no node can join. Nodes
-    whose lease has run out are removed and fenced: they cannot come back and write in the old format.
+    Call it first in the transaction of a migration, which must be READ COMMITTED. Until that ends, no node can join.
+    Nodes whose lease has run out are removed and fenced: they cannot come back and write in the old format.
     """
     connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")
     sweep(connection, _LARGEST, wait=True)

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 import windvane
 from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import routes
+from windvane.service.http import erasure_routes, routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
@@ -27,6 +27,8 @@ from windvane.service.problems import Problem, list_errors
 from windvane.service.store import STORE_ERRORS, Store
 
 MOST_BYTES = 4 << 20
+MOST_STREAMS = 10_000
+ROUTERS = (*routes.ROUTERS, *erasure_routes.ROUTERS)
 STATIC = resources.files("windvane.service") / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}  # the live page, and the interactive documentation
 DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
@@ -41,6 +43,7 @@ def create_app(
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
     log_requests: bool = False,
@@ -57,6 +60,8 @@ def create_app(
         Requests per second per client; each item of a batch counts. 0: no limit.
     most_bytes
         Largest body, in bytes.
+    most_streams
+        How many streams there may be, including archived ones. Streams that exist are served even if there are more.
     hosts
         Host names that are allowed while no token is needed. Default: any.
     closed
@@ -69,7 +74,7 @@ def create_app(
         Of a server that shares its store with others.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit, node)
+    engine = Engine(store, metrics.count_commit, most_streams, node)
     forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
 
     @asynccontextmanager
@@ -85,7 +90,7 @@ def create_app(
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        routes=[route for router in routes.ROUTERS for route in router.routes],  # an included router takes 10 µs
+        routes=[route for router in ROUTERS for route in router.routes],  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -18,7 +18,7 @@ from windvane.records import to_datetime, to_plain
 from windvane.service.store.records import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
-REFITTED, REFIT_UNDONE = 11, 12
+REFITTED, REFIT_UNDONE, UNARCHIVED, ERASED, COMPACTED = range(11, 16)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
@@ -32,6 +32,9 @@ KINDS = {
     UNREADABLE: "unreadable",  # replaces an event that a repair could not read
     REFITTED: "refitted",  # the log before it was learned again with new settings
     REFIT_UNDONE: "refit_undone",  # the model from before the last refit was restored, and learned the events since
+    UNARCHIVED: "unarchived",
+    ERASED: "erased",  # the context of a decision
+    COMPACTED: "compacted",  # events up to number "removed" were removed
 }
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 STREAM_SPAN = 1 << 40

@@ -7,6 +7,7 @@ connection is lost during a commit, its outcome is unknown: the caller must read
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from windvane.service.store.postgres.schema import (
     connect_first,
     has_standby,
     hold_lock,
+    name_problems,
     open_tables,
     write_meta,
 )
@@ -51,6 +53,8 @@ from windvane.service.store.records import (
 
 CONNECTIONS = 8
 """For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
+
+log = logging.getLogger("windvane.service")
 
 _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
 _IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
@@ -106,14 +110,16 @@ class PostgresStore(Lookups):
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
         self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
-        self._needs_standby = needs_standby
+        self._needs_standby, self.shards = needs_standby, 0
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         try:
             self.open()
-        except StoreError as error:
-            if error.code != "unreachable" or not lazy:
-                raise
+        except BaseException as error:
+            if lazy and getattr(error, "code", "") == "unreachable":
+                return
+            self.close()
+            raise
 
     def open(self) -> None:
         """Connect, and create or migrate the tables; do nothing if that was done."""
@@ -125,7 +131,8 @@ class PostgresStore(Lookups):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
-            self.repair()
+            with name_problems(self.address):
+                self.repair()
         self._is_open = True
 
     def close(self) -> None:
@@ -152,8 +159,19 @@ class PostgresStore(Lookups):
         return problems
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it."""
-        if problems := self.find_damage(pages=pages):
+        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it.
+
+        If only the setting is damaged that says whether requests need a token, they do from now on.
+        """
+        problems = self.find_damage(pages=pages)
+        if problems and "guarded" not in self.read_meta():
+            log.error("%s: is damaged (%s); every request needs a token", self.name, problems[0])
+            with self._transaction() as connection:
+                write_meta(connection, "guarded", "yes")
+            if not (remaining := self.find_damage(pages=pages)):
+                return problems
+            problems = remaining
+        if problems:
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 

