@@ -19,16 +19,14 @@ from windvane.client.transport import AsyncNetwork
 from windvane.records import (
     Decision,
     DecisionRecord,
-    ErasedContext,
     Explanation,
-    LearnedRows,
     Name,
-    PendingPage,
     Prediction,
     Predictions,
     RewardReceipt,
     RewardStatus,
 )
+from windvane.service_records import ErasedContext, LearnedRows, PendingPage
 
 
 class AsyncClient(StreamCalls):
