@@ -13,6 +13,7 @@ import psycopg
 
 from support.node_process import FIND_STALE, TABLE, WRITE
 from support.peers import Peer, Peers, fence
+from support.server import until
 from windvane.service.cluster.membership import CHANNEL
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.records import DatabaseError
@@ -87,6 +88,7 @@ class Storm:
         for thread in self._threads:
             thread.join()
         with self._connect() as connection:
+            until(lambda: peers.is_sound(connection))
             self.violations += [f"stale: {row}" for row in connection.execute(FIND_STALE)]
 
     def _connect(self) -> closing[Connection]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from windvane.service.cluster import membership
@@ -34,7 +34,7 @@ class Callbacks(NamedTuple):
     on_taken
         With new epochs by shard.
     on_lost
-        With shards that the node no longer owns, except those that it released itself.
+        With shards that the node no longer owns.
     on_map
         With the map, when it has changed.
     on_excess
@@ -180,8 +180,14 @@ class Member:
     def _forget_membership(self) -> None:
         """Own nothing. The node may join again under a new instance."""
         self.is_member, self.node = False, self.node._replace(instance=secrets.token_hex(8))
-        if lost := frozenset(self.lease.clear()):
-            self._callbacks.on_lost(lost)
+        self.drop(self.lease.epochs)
+
+    def drop(self, shards: Collection[int]) -> dict[int, int]:
+        """Own these shards no longer; return the epochs of those that were owned."""
+        dropped = self.lease.drop(shards)
+        if dropped:
+            self._callbacks.on_lost(frozenset(dropped))
+        return dropped
 
     # --- the map -----------------------------------------------------------------------------------------------------
 
@@ -192,9 +198,7 @@ class Member:
             self._note_expulsion()
             return False
         lost = {shard for shard, epoch in self.lease.epochs.items() if holdings.get(shard) != (epoch, me)}
-        if lost:
-            self.lease.drop(lost)
-            self._callbacks.on_lost(frozenset(lost))
+        self.drop(lost)
         if reading.map != self.map:
             self.map = reading.map
             self._callbacks.on_map(self.map)
@@ -274,18 +278,15 @@ class Member:
 
     # --- on behalf of the service ------------------------------------------------------------------------------------
 
-    def retake(self, connection: Connection, held: Mapping[int, int]) -> dict[int, int]:
-        """Take all shards of this node again; return the new epochs. ``held``: what it owned before."""
-        self.lease.clear()
+    def retake(self, connection: Connection) -> dict[int, int]:
+        """Take all shards of this node again; return the new epochs."""
+        self.drop(self.lease.epochs)
         taken = membership.retake(connection, self._count, self.node.instance) if self.is_member else {}
-        self.lease.add(taken)
-        if lost := frozenset(held.keys() - taken.keys()):
-            self._callbacks.on_lost(lost)
+        self._own(taken)
         return taken
 
     def release(self, connection: Connection, epochs: Mapping[int, int]) -> set[int]:
-        """Free shards that were owned under these epochs; return those that became free."""
-        self.lease.drop(epochs)
+        """Free shards that were owned under these epochs, and have been dropped; return those that became free."""
         freed = membership.release(connection, self.node.instance, epochs)
         if not self.clock.is_right and not self.lease.epochs:
             self.leave(connection)
