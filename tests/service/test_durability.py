@@ -200,7 +200,7 @@ class FailingDisk:
         self._append, self.left = service.store.append, left
         monkeypatch.setattr(service.store, "append", self)
 
-    def __call__(self, events: Any, snapshots: Any = ()) -> None:
+    def __call__(self, events: Any, snapshots: Any = (), **more: Any) -> None:
         if self.left == 0 or 0 < self.left < len(events):
             raise sqlite3.OperationalError("database or disk is full")
         self._append(events, snapshots)

@@ -22,7 +22,7 @@ from windvane.service import bodies, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
-from windvane.service.store.sqlite import store as stores
+from windvane.service.store.sqlite import store_file as stores
 from windvane.service.streams import Stream
 from windvane.service.turns import Turnstile
 
@@ -295,7 +295,7 @@ def test_load_by_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bytes_that_wait_for_the_disk_are_limited(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "MAX_WAITING_BYTES", 5 * len(RAW))  # more than one event, less than two
     go, append = threading.Event(), service.store.append
-    monkeypatch.setattr(service.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
+    monkeypatch.setattr(service.store, "append", lambda *a, **more: (go.wait(30), append(*a, **more)))
     stream = service.engine.streams["shop"]
 
     async def scene() -> None:
@@ -349,7 +349,7 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with run_local(tmp_path / "a.db") as service:
         service.create()
         go, append = threading.Event(), service.store.append
-        monkeypatch.setattr(service.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
+        monkeypatch.setattr(service.store, "append", lambda *a, **more: (go.wait(30), append(*a, **more)))
         keys = [{"headers": {"idempotency-key": key}} for key in "ab"]
         answer = service.post(f"{SHOP}/decisions", ARMS, **keys[0])
         assert read_problem(answer, 503)["code"] == "unavailable"
@@ -364,6 +364,7 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert [event["decision"] for event in service.events()] == decisions
 
 
+@pytest.mark.sqlite
 def test_another_process_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is reported as such, and not as a disk that does not answer."""
     monkeypatch.setattr(stores, "SERVER_BUSY_MS", 50)
@@ -384,7 +385,7 @@ def test_a_stream_that_is_created_on_a_disk_that_does_not_answer(
     monkeypatch.setattr(engines, "STALL_SECONDS", 0.1)
     monkeypatch.setattr(engines, "RETRY", 0.02)
     go, add = threading.Event(), service.store.add_stream
-    monkeypatch.setattr(service.store, "add_stream", lambda *arguments: (go.wait(30), add(*arguments))[1])
+    monkeypatch.setattr(service.store, "add_stream", lambda *a, **more: (go.wait(30), add(*a, **more))[1])
     new = {"name": "new", "dim": 2}
     assert read_problem(service.post("/v1/streams", new), 503)["cause"] == "stalled"
     go.set()
@@ -393,6 +394,7 @@ def test_a_stream_that_is_created_on_a_disk_that_does_not_answer(
     service.decide("new")
 
 
+@pytest.mark.sqlite
 def test_a_store_that_is_gone_is_noticed_before_the_next_answer(
     service: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,14 +417,15 @@ def test_a_store_that_is_gone_is_noticed_before_the_next_answer(
     assert service.reward(decision["id"], 1.0).json()["status"] == "recorded"
 
 
+@pytest.mark.sqlite
 def test_a_store_that_goes_during_a_commit(service: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written to it is not acknowledged."""
     monkeypatch.setattr(engines, "RETRY", 0.02)
     path, append = tmp_path / "a.db", service.store.append
 
-    def move(*arguments: Any) -> None:
+    def move(*arguments: Any, **more: Any) -> None:
         path.rename(tmp_path / "elsewhere")
-        append(*arguments)
+        append(*arguments, **more)
 
     monkeypatch.setattr(service.store, "append", move)
     assert read_problem(service.post(f"{SHOP}/decisions", ARMS), 503)["code"] == "unavailable"

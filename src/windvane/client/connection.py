@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import random
 import ssl
@@ -93,7 +94,7 @@ class Connection:
         except FAILURES as error:
             raise self._name_error(error) from None
         if 200 <= answer.status < 300:
-            return answer.body
+            return b"null" if answer.status == 204 else answer.body
         raise messages.build_error(answer.status, answer.body, get_header(answer.headers, b"retry-after") or "")
 
     async def _send(
@@ -156,18 +157,21 @@ class Connection:
                 return
             query["after"] = page.next
 
-    async def _read_events(self, path: str, after: int, end: int | None) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events after number ``after``, up to number ``end``; resume where an answer breaks off."""
-        failures, start = 0, _now()
-        while end is None or after < end:
+    async def _read_events(self, path: str, after: int, limit: int | None) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events after number ``after``, at most ``limit``; resume where an answer breaks off."""
+        failures, start, left = 0, _now(), math.inf if limit is None else limit
+        while left:
             try:
-                async for line in self._read_lines(path, {"after": after} | ({"limit": end - after} if end else {})):
+                is_first = True  # the events before it may have been removed
+                query = {"after": after} | ({} if limit is None else {"limit": int(left)})
+                async for line in self._read_lines(path, query):
                     event = messages.read(dict[str, Any], line)
                     if "error" in event:  # the last line of a log with an unreadable event
                         raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
-                    if event.get("number") != after + 1:
+                    number = event.get("number")
+                    if not isinstance(number, int) or number <= after or (number > after + 1 and not is_first):
                         raise messages.not_understood(f"not event {after + 1}")
-                    after, failures, start = after + 1, 0, _now()
+                    after, left, failures, start, is_first = number, left - 1, 0, _now(), False
                     yield event
                 return
             except ClientError as error:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 async def learn_history(engine: Engine, stream: Stream, raw: bytes, key: str | None) -> Done:
     """Learn bulk history; it is on disk when this returns."""
+    return await engine.lookups.execute(stream, lambda: _learn(engine, stream, raw, key))
 
+
+async def _learn(engine: Engine, stream: Stream, raw: bytes, key: str | None) -> Done:
     def read(now: float) -> Done | LearnedHistory:
         return stream.find_history(raw, key) or stream.read_history(raw, now)
 

@@ -11,6 +11,8 @@ affected. Decisions that time out together are closed in slices, with other requ
 
 A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are rejected at once until the disk
 responds. The streams are rebuilt then, because the commit may or may not have become durable.
+
+In a cluster, an engine serves the streams of the shards that its node owns (:mod:`windvane.service.cluster.placement`).
 """
 
 from __future__ import annotations
@@ -19,15 +21,27 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from windvane.agent.times import read_clock
+from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
+from windvane.service.compaction import Compactions
+from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
+from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.snapshots import START_SHARE, Snapshots
-from windvane.service.store import STORE_ERRORS, DamageError, Event, Snapshot, Store, StreamRow, is_damage
+from windvane.service.store import (
+    STORE_ERRORS,
+    DamageError,
+    Erasure,
+    Event,
+    Snapshot,
+    Store,
+    StreamRow,
+    is_damage,
+)
 from windvane.service.streams import Done, Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
@@ -39,7 +53,7 @@ STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on 
 SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
 STALL_TICK = 0.25  # seconds between checks of the running commit
-TICK = 1.0  # seconds between checks of timeouts and alerts
+TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
 REBUILDING = "it is being rebuilt after a failure"
 
@@ -52,10 +66,20 @@ class Engine:
 
     ``rows`` are all streams, by name, ``streams`` those in service; ``unavailable`` says why the others could not be
     rebuilt, ``failure`` why no request is answered now. While the service drains, it answers requests but is not ready.
+    ``most_streams``: how many there may be.
     """
 
-    def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        count_commit: Callable[[int, float], None] = lambda *_: None,
+        most_streams: int | None = None,
+        node: NodeSettings | None = None,
+    ) -> None:
         self.store, self._count_commit = store, count_commit
+        self.registry = Registry(self, most_streams)
+        self.placement = None if node is None else Placement(self, node)
+        self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
@@ -66,7 +90,7 @@ class Engine:
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
-        self._adding_since = 0.0  # when a stream began to be stored; 0: none is
+        self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
 
@@ -74,10 +98,11 @@ class Engine:
 
     async def start(self) -> None:
         """Begin to rebuild the streams. Requests are rejected until that is done."""
-        self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
+        self.loop = asyncio.get_running_loop()
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
+        self.tasks.start(self.compactions.purge())
 
     async def stop(self) -> None:
         """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
@@ -91,10 +116,11 @@ class Engine:
                 if self._committer is not None:
                     if self.failure is None:
                         self.failure = NotReady.of("stopping")
-                        self._committer.add(
-                            snapshots=[(stream.id, stream.snapshot()) for stream in self.streams.values()]
-                        )
+                        for stream in self.streams.values():
+                            self._committer.add(snapshots=[(stream.id, stream.snapshot())], epochs=stream.epochs)
                     await self._committer.close()
+                if self.placement is not None:
+                    await self.placement.stop()
         except TimeoutError:
             error = StalledDiskError(self.store.name, STOP_SECONDS)
             log.error("%s; what waits for it is given up", error)
@@ -102,11 +128,16 @@ class Engine:
             if self._committer is not None:
                 self._committer.give_up(error)
 
+    def begin_draining(self) -> None:
+        """Let other nodes take the streams, while requests are still accepted."""
+        if self.placement is not None and self.failure is None:
+            self.placement.leave()
+
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
         while True:
             try:
-                async with self._changing:  # no stream is created meanwhile
+                async with self.registry.changing:  # no stream is created meanwhile
                     if self._committer is not None:
                         await self._committer.close()
                     self._open(await asyncio.to_thread(self._read_store))
@@ -123,6 +154,8 @@ class Engine:
             self._is_damaged = False
         if self._committer is not None:
             self.store.check_writable()
+        if self.placement is not None:
+            return self.placement.recover()
         return recover(self.store, self._report_progress)
 
     def _report_progress(self, progress: NotReady) -> None:
@@ -133,31 +166,49 @@ class Engine:
     def _open(self, recovery: Recovery) -> None:
         """Answer requests from now on."""
         self.rows, self.streams, self.unavailable, replays = recovery
-        self._by_id = {stream.id: stream for stream in self.streams.values()}
-        self._snapshots = Snapshots(self._save_snapshot)
-        committer = self._committer = Committer(self.store, self._note_commit, self._fail)
+        self._by_id, self._snapshots = {}, Snapshots(self._save_snapshot)
+        committer = self._committer = Committer(self.store, self._note_commit, self.fail, self._note_fence)
+        for stream in self.streams.values():
+            self._by_id[stream.id] = stream
         for events in record_losses(self.store, recovery):
             committer.add(events)
         for name, stream in self.streams.items():
-            self._snapshots.begin(stream, *replays[name])
-            if self._snapshots.is_due(stream, START_SHARE):
-                self.tasks.start(self._snapshots.take(stream))
-            self.timeouts.begin(stream)
+            self.install(stream, *replays[name])
         self.failure, self._last_error = None, ""
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
+        if self.placement is not None:
+            self.placement.open()
         if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
             self.tasks.start(check_store(self.store, self._note_check))
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
         log.info("ready", extra={"fields": fields})
 
+    def install(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
+        """Serve a stream; ``number``: the event of its snapshot, ``seconds``: those that its replay took."""
+        self.streams[stream.name] = self._by_id[stream.id] = stream
+        self._snapshots.begin(stream, number, seconds)
+        if self._snapshots.is_due(stream, START_SHARE):
+            self.tasks.start(self._snapshots.take(stream))
+        self.timeouts.begin(stream)
+
+    def drop(self, row: StreamRow) -> None:
+        """Serve a stream no longer: another node does. Requests that wait for it are told to try again."""
+        if self.rows.get(row.name) is not row:
+            return
+        del self.rows[row.name]
+        self.unavailable.pop(row.name, None)
+        self.streams.pop(row.name, None)
+        if (stream := self._by_id.pop(row.id, None)) is not None:
+            stream.is_gone = True
+
     def _note_check(self, problems: list[str]) -> None:
         self._is_checking = False
         if problems:
-            self._fail(DamageError(problems[0]))
+            self.fail(DamageError(problems[0]))
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
@@ -178,7 +229,7 @@ class Engine:
         error = StalledDiskError(self.store.name, STALL_SECONDS)
         if self._committer is not None:
             self._committer.give_up(error)
-        self._fail(error)
+        self.fail(error)
 
     async def _watch_disk(self) -> None:
         """Check periodically whether a commit takes too long."""
@@ -190,18 +241,20 @@ class Engine:
     def report_damage(self, error: Exception) -> None:
         """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
         if is_damage(error):
-            self._loop.call_soon_threadsafe(self._fail, error)
+            self.loop.call_soon_threadsafe(self.fail, error)
 
     @property
     def not_ready(self) -> NotReady | None:
         """Why a load balancer should send no requests; None if the service is ready."""
         self.check_in_place()
+        if self.failure is None and self.placement is not None and self.placement.not_ready is not None:
+            return self.placement.not_ready
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
 
     @property
     def backlog(self) -> tuple[int, float]:
         """How many events wait for the disk, and for how many seconds the oldest of them, or a new stream, has."""
-        seconds = time.monotonic() - self._adding_since if self._adding_since else 0.0
+        seconds = self.registry.waiting_seconds
         committer = self._committer
         return (0, seconds) if committer is None else (committer.waiting, max(seconds, committer.oldest_wait))
 
@@ -216,12 +269,19 @@ class Engine:
             try:
                 self.store.check_in_place()
             except STORE_ERRORS as error:
-                self._fail(error)
+                self.fail(error)
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
+    async def find(self, name: str) -> Stream:
+        """Return a stream that is in service. In a cluster, load it if necessary, or raise if another node has it."""
+        if self.placement is not None:
+            self.refuse_if_not_ready()
+            await self.placement.prepare(name)
+        return self.stream(name)
+
     def stream(self, name: str) -> Stream:
-        """Return a stream that is in service."""
+        """Return a stream that is in service and in memory."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
             reason = self.unavailable[name]
@@ -229,41 +289,14 @@ class Engine:
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
-            raise Problem("unknown-stream", f"there is no stream {name!r}")
+            raise unknown_stream(name)
         return self.streams[name]
 
-    async def add_stream(self, name: str, config: str) -> Stream:
-        """Store a new stream and serve it."""
-        adding = self.tasks.run_to_end(self._add_stream(name, config))
-        while not adding.done():
-            await asyncio.wait({adding}, timeout=STALL_TICK)
-            if self.failure is not None and self.failure.code == "stalled" and not adding.done():
-                raise unavailable(self.failure)
-        return adding.result()  # even if a recovery has begun: it is in the store
-
-    def refuse_if_taken(self, name: str) -> None:
-        """Raise if no stream with this name can be created."""
-        self.refuse_if_not_ready()
-        if name in self.rows:
-            raise _taken(name)
-
-    async def _add_stream(self, name: str, config: str) -> Stream:
-        async with self._changing:
-            self.refuse_if_taken(name)
-            self._adding_since = time.monotonic()
-            try:
-                row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config)
-            except STORE_ERRORS as error:
-                self.report_damage(error)
-                raise Problem("unavailable", f"the store cannot be written to ({error})") from None
-            finally:
-                self._adding_since = 0.0
-            if row is None:
-                raise _taken(name)
-            stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
-            self.rows[row.name] = row
-            self._snapshots.begin(stream)
-            return stream
+    def forget(self, row: StreamRow) -> None:
+        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
+        del self.rows[row.name]
+        self.streams.pop(row.name, None)
+        self.unavailable.pop(row.name, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -286,14 +319,17 @@ class Engine:
         await wait_while_held(stream)  # and change it before anything else is waited for
         if decision is not None:
             await self.timeouts.wait_for(stream, decision)
-        if is_slow(stream, size) or self.backlog[1] > SLOW_COMMIT_SECONDS:
-            done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operation)))
-        else:
-            with self.operating(stream):
-                done = measure(stream, operation)
-            self.hand_over(stream, done.events)
+        done = await self.lookups.execute(stream, lambda: self._execute(stream, operation, size))
         if stream.has_backlog:
             self.timeouts.begin(stream)
+        return done
+
+    async def _execute(self, stream: Stream, operation: Callable[[], Done], size: float) -> Done:
+        if is_slow(stream, size) or self.backlog[1] > SLOW_COMMIT_SECONDS:
+            return await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operation)))
+        with self.operating(stream):
+            done = measure(stream, operation)
+        self.hand_over(stream, done.events)
         return done
 
     async def _operate_in_thread(self, stream: Stream, operation: Callable[[], Done]) -> Done:
@@ -316,14 +352,14 @@ class Engine:
         began = time.perf_counter() if began is None else began
         try:
             yield
-        except Problem:
+        except (Problem, EventsNotLoadedError):
             if events := stream.take_events():  # a rejected request may have closed decisions
                 self.hand_over(stream, events)
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
             if isinstance(error, STORE_ERRORS):
-                self._fail(error)
+                self.fail(error)
                 raise Problem("unavailable", "the store cannot be read") from None
             self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
@@ -342,10 +378,10 @@ class Engine:
         name, promise = stream.name, self._committer.add()
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, self.rows[name], self.store)
+            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, self.store)
             snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
         except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
-            self._fail(error)
+            self.fail(error)
             return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
@@ -353,15 +389,17 @@ class Engine:
                 self.unavailable[name] = str(error)
             return
         if self.failure is None and self._by_id.get(stream.id) is stream:  # else all streams were rebuilt meanwhile
-            self.streams[name] = self._by_id[stream.id] = rebuilt
-            self._snapshots.begin(rebuilt, snapshot)
+            rebuilt.epochs = stream.epochs
+            self.install(rebuilt, snapshot)
             del self.unavailable[name]
 
-    def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
+    def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:
         """Hand the events of an operation to the committer, right after it: their order is that of the log."""
         self.refuse_if_replaced(stream)
         assert self._committer is not None  # a stream is served
-        promise = self._committer.add(events)
+        promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
+        if erasures:
+            self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
         if self._snapshots.is_due(stream):
             self.tasks.start(self._snapshots.take(stream))
         return promise
@@ -369,6 +407,8 @@ class Engine:
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all before them are on disk."""
         await self._wait_for(self.hand_over(stream, events))
+        if stream.is_gone:
+            raise Problem("unavailable", TAKEN_OVER)
 
     async def _wait_for(self, promise: Promise) -> None:
         try:
@@ -379,24 +419,44 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
+        if stream.name not in self.rows:
+            raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
-            self._by_id[id_].lookup.forget(number)
+            if (stream := self._by_id.get(id_)) is not None:  # else it was removed
+                stream.lookup.forget(number)
         self._count_commit(len(events), seconds)
+
+    def _note_fence(self, epochs: Mapping[int, int]) -> None:
+        """Drop streams that another node has taken: their last events were not stored."""
+        assert self.placement is not None
+        streams = [self._by_id[id_] for id_ in epochs if id_ in self._by_id]
+        self.placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
         """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
         if self.failure is None and self.streams.get(stream.name) is stream and self._committer is not None:
             self.snapshots += 1
-            self._committer.add(snapshots=[(stream.id, snapshot)])
+            self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
+
+    async def save_snapshot(self, stream: Stream) -> None:
+        """Make a snapshot of ``stream`` if it has changed since the last one, and hand it over."""
+        await wait_while_held(stream)
+        if self.streams.get(stream.name) is stream and self._snapshots.is_changed(stream):
+            await self._snapshots.take(stream)
+
+    async def flush(self) -> None:
+        """Wait until all events that were handed over are stored."""
+        if self._committer is not None:
+            await self._wait_for(self._committer.add())
 
     # --- in the background -----------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Check timeouts, alerts and the store file periodically."""
+        """Check timeouts, retention, alerts and the store file periodically."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
@@ -405,6 +465,7 @@ class Engine:
             for stream in list(self.streams.values()):
                 try:
                     self.timeouts.begin(stream)
+                    self.compactions.begin(stream)
                     stream.log_alerts()
                     await self.views.sample_model(stream)
                 except Exception:  # the other streams continue
@@ -412,7 +473,3 @@ class Engine:
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-def _taken(name: str) -> Problem:
-    return Problem("stream-exists", f"a stream with the name {name!r} already exists", pointer="#/name")

@@ -189,6 +189,11 @@ class Keeper:
         released: set[int] = self._commands.ask(work, seconds, self._session.wake)
         return released
 
+    def withdraw(self) -> None:
+        """Give up all shards, as ``on_excess`` proposes, and leave the cluster; the map is still read."""
+        self._member.is_leaving = True
+        self._session.wake()
+
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
         """End the thread; with ``release``, free all shards and leave the cluster, unless that takes ``seconds``.
 

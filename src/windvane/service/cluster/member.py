@@ -90,6 +90,7 @@ class Member:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
+        self.is_leaving = False  # it gives up its shards and joins no more
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
@@ -103,6 +104,9 @@ class Member:
         ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
+        if not self.is_member and self.is_leaving:
+            self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
+            return self._tick
         if not self.is_member:
             pause = self._join(connection)
             if not self.is_member:
@@ -199,17 +203,20 @@ class Member:
             return False
         lost = {shard for shard, epoch in self.lease.epochs.items() if holdings.get(shard) != (epoch, me)}
         self.drop(lost)
-        if reading.map != self.map:
-            self.map = reading.map
-            self._callbacks.on_map(self.map)
+        self._note_map(reading.map)
         return True
+
+    def _note_map(self, map_: ShardMap) -> None:
+        if map_ != self.map:
+            self.map = map_
+            self._callbacks.on_map(map_)
 
     def _change(self, connection: Connection, reading: Reading, adopts: bool) -> bool:
         """Repair the map, take shards, or propose to give up some. Return whether the map has changed.
 
         What may wait for a lock comes last.
         """
-        if not self.clock.is_right:
+        if not self.clock.is_right or self.is_leaving:
             self._withdraw(connection)
             return False
         if self._repair(connection, reading):
@@ -288,7 +295,7 @@ class Member:
     def release(self, connection: Connection, epochs: Mapping[int, int]) -> set[int]:
         """Free shards that were owned under these epochs, and have been dropped; return those that became free."""
         freed = membership.release(connection, self.node.instance, epochs)
-        if not self.clock.is_right and not self.lease.epochs:
+        if (not self.clock.is_right or self.is_leaving) and not self.lease.epochs:
             self.leave(connection)
         return freed
 

@@ -123,9 +123,14 @@ class Access:
             if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
-    def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
-        """Return the client, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the request
-        needs a token with full rights."""
+    def admit(
+        self, authorization: str | None, address: str, *, changes: bool, is_counted: bool = True
+    ) -> tuple[str, str | None]:
+        """Return the client, for :attr:`charge`, and the name of its token, or raise.
+
+        ``changes``: whether the request needs a token with full rights. ``is_counted``: whether the rate limit counts
+        it; another node has counted a request that it forwards.
+        """
         client = f"address {address}"
         if self.needs_token():
             try:
@@ -134,11 +139,13 @@ class Access:
                 self._limiter.admit(client)  # guessing tokens is limited too
                 raise
             client = f"token {token.name}"
-            self._limiter.admit(client)
+            if is_counted:
+                self._limiter.admit(client)
             if changes and not token.full:
                 raise Problem("read-only-token", f"token {token.name!r} is read-only")
             return client, token.name
-        self._limiter.admit(client)
+        if is_counted:
+            self._limiter.admit(client)
         return client, None
 
     async def is_valid(self, authorization: str | None) -> bool:

@@ -15,9 +15,11 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import windvane
+from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import routes
+from windvane.service.http import erasure_routes, routes
 from windvane.service.http.access import Access
+from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
@@ -25,6 +27,8 @@ from windvane.service.problems import Problem, list_errors
 from windvane.service.store import STORE_ERRORS, Store
 
 MOST_BYTES = 4 << 20
+MOST_STREAMS = 10_000
+ROUTERS = (*routes.ROUTERS, *erasure_routes.ROUTERS)
 STATIC = resources.files("windvane.service") / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}  # the live page, and the interactive documentation
 DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
@@ -39,10 +43,12 @@ def create_app(
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
+    node: NodeSettings | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -54,6 +60,8 @@ def create_app(
         Requests per second per client; each item of a batch counts. 0: no limit.
     most_bytes
         Largest body, in bytes.
+    most_streams
+        How many streams there may be, including archived ones. Streams that exist are served even if there are more.
     hosts
         Host names that are allowed while no token is needed. Default: any.
     closed
@@ -62,22 +70,27 @@ def create_app(
         Whether to write a line to the log for every request.
     closing
         Set it when the server is about to stop: it ends responses that would otherwise never end.
+    node
+        Of a server that shares its store with others.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit)
+    engine = Engine(store, metrics.count_commit, most_streams, node)
+    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
         yield
         await engine.stop()
+        if forwarder is not None:
+            await forwarder.close()
 
     app = FastAPI(
         title="windvane",
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        routes=[route for router in routes.ROUTERS for route in router.routes],  # an included router takes 10 µs
+        routes=[route for router in ROUTERS for route in router.routes],  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -85,17 +98,19 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
+    app.state.forwarder = forwarder
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
     app.mount("/docs", StaticFiles(directory=str(STATIC), packages=[("fastapi_offline", "static")]))
-    for kind in (Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
+    for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
-        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests
-    )
+        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
+        forwarder=forwarder,
+    )  # fmt: skip
 
 
 async def _get_page(request: Request) -> Response:
@@ -105,6 +120,12 @@ async def _get_page(request: Request) -> Response:
 async def _handle(request: Request, error: Exception) -> Response:
     """Return the problem of an error."""
     headers = {}
+    if isinstance(error, ElsewhereError):
+        try:
+            forwarded: Response = await request.app.state.forwarder.forward(request, error)
+            return forwarded
+        except Problem as refusal:
+            error = refusal
     if isinstance(error, Problem):
         problem = error
     elif isinstance(error, RequestValidationError):

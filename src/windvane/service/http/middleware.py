@@ -16,6 +16,7 @@ from windvane.records import to_json
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import Exchange
+from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
@@ -69,8 +70,10 @@ class ServiceMiddleware:
         most_bytes: int,
         hosts: frozenset[str] | None,
         log_requests: bool,
+        forwarder: Forwarder | None = None,
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
+        self._forwarder = forwarder
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
@@ -90,7 +93,7 @@ class ServiceMiddleware:
             if exchange.is_reading:
                 await self._compressing(scope, receive, exchange.send)
             else:
-                body = await self._read_body(scope, exchange.headers, receive)
+                body = scope[BODY] = await self._read_body(scope, exchange.headers, receive)
                 await self.app(scope, _replay(body, receive), exchange.send)
         except Problem as problem:
             response = respond(problem)
@@ -129,8 +132,10 @@ class ServiceMiddleware:
         if path in PUBLIC:
             return
         host = headers.get(b"host", b"").lower()
+        is_forwarded = scope[IS_FORWARDED] = self._forwarder is not None and self._forwarder.is_from_node(headers)
         if (
             not self._access.needs_token()
+            and not is_forwarded
             and self._hosts is not None
             and _remove_port(host.decode("latin-1")) not in self._hosts
         ):
@@ -141,13 +146,16 @@ class ServiceMiddleware:
         authorization, changes = headers.get(b"authorization"), scope["method"] not in ("GET", "HEAD", "OPTIONS")
         bearer = None if authorization is None else authorization.decode("latin-1")
         try:
-            client, exchange.info.token = self._access.admit(bearer, exchange.info.peer, changes=changes)
+            client, exchange.info.token = self._access.admit(
+                bearer, exchange.info.peer, changes=changes, is_counted=not is_forwarded
+            )
         except Problem as problem:
             self._refusals.info(f"a request was refused: {problem.code}")
             raise
         scope[CHARGE], scope[IS_VALID] = partial(self._access.charge, client), partial(self._access.is_valid, bearer)
         origin = headers.get(b"origin")
-        if changes and origin is not None and origin.lower() != b"http://" + host and not self._access.needs_token():
+        is_foreign = origin is not None and origin.lower() != b"http://" + host and not is_forwarded
+        if changes and is_foreign and not self._access.needs_token():
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
         self._load.begin(scope, client)
 

@@ -20,11 +20,13 @@ from pydantic_core import from_json
 
 from windvane import records
 from windvane.agent.times import read_clock
+from windvane.cluster_map import ClusterInfo
 from windvane.records import KEY, to_json
 from windvane.service import bulk_history, creation, refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
+from windvane.service.http import cluster
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
@@ -65,10 +67,10 @@ def get_engine(request: Request) -> Engine:
     return engine
 
 
-def find_target(request: Request, stream: str) -> Target:
+async def find_target(request: Request, stream: str) -> Target:
     """Return the stream that the path names."""
     engine = get_engine(request)
-    return Target(request, engine, engine.stream(stream))
+    return Target(request, engine, await engine.find(stream))
 
 
 async def depend_on_engine(request: Request) -> Engine:
@@ -78,8 +80,8 @@ async def depend_on_engine(request: Request) -> Engine:
 
 
 async def depend_on_target(request: Request, stream: StreamName) -> Target:
-    """Call :func:`find_target` in the event loop."""
-    return find_target(request, stream)
+    """Call :func:`find_target`."""
+    return await find_target(request, stream)
 
 
 ReadyEngine = Annotated[Engine, Depends(depend_on_engine)]
@@ -100,7 +102,7 @@ class JsonRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             arguments = dict(request.path_params)
-            target = find_target(request, arguments.pop("stream")) if has_target else get_engine(request)
+            target = await find_target(request, arguments.pop("stream")) if has_target else get_engine(request)
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
@@ -121,12 +123,12 @@ async def _parse(model: type[requests.Model], raw: bytes) -> requests.Model:
     return requests.parse_body(model, raw)
 
 
-_make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
-service = _make_router(tags=["service"])
-streams = _make_router(prefix="/v1/streams", tags=["streams"])
-settings = _make_router(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
-decisions = _make_router(prefix="/v1/streams", tags=["decisions"])
-outcomes = _make_router(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
+make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
+service = make_router(tags=["service"])
+streams = make_router(prefix="/v1/streams", tags=["streams"])
+settings = make_router(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
+decisions = make_router(prefix="/v1/streams", tags=["decisions"])
+outcomes = make_router(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
 ROUTERS = (outcomes, decisions, settings, streams, service)
 """Those with the most requests first, because routes are tried in order."""
 
@@ -153,7 +155,17 @@ async def get_readiness(request: Request) -> Response:
     failure = request.app.state.engine.not_ready
     if failure is not None:
         raise unavailable(failure)
-    return respond({"status": "ready"})
+    placement = request.app.state.engine.placement
+    if placement is None:
+        return respond({"status": "ready"})
+    return respond(records.Health(status="ready", node=placement.node.name, shards=sorted(placement.epochs)))
+
+
+@service.get("/v1/cluster", response_model=ClusterInfo)
+async def get_cluster(request: Request) -> Response:
+    """Return the nodes of the cluster and the shards that each owns; a stream belongs to the shard given by the first 8
+    bytes of the SHA-256 of its name, as a big-endian integer, modulo the number of shards."""
+    return respond(cluster.describe_cluster(request.app.state.engine))
 
 
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -186,18 +198,9 @@ async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.
 
 
 @streams.get("", response_model=records.StreamPage)
-async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
+async def list_streams(request: Request, engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, including archived ones and those that could not be recovered."""
-    names = sorted(name for name in engine.streams if name > after)
-    page, pauses = [], Pauses(engine.turnstile)
-    for name in names[:limit]:
-        if (stream := engine.streams.get(name)) is not None:  # still
-            await wait_while_changing(stream)
-            page.append(_summarise(stream))
-        await pauses.take()
-    unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
-    more = names[limit - 1] if len(names) > limit else None
-    return respond({"streams": page, "next": more, "unavailable": unavailable})
+    return respond(await cluster.list_streams(request, engine, limit, after))
 
 
 @streams.get("/{stream}", response_model=records.StreamInfo)
@@ -259,6 +262,14 @@ def read_flag(request: Request, name: str) -> bool:
 async def archive_stream(at: At) -> Response:
     """Archive a stream: it can still be read, but no longer decides or learns."""
     return await at.carry_out(lambda: at.stream.archive(read_clock()))
+
+
+@streams.post("/{stream}/unarchive", response_model=records.StreamInfo)
+async def unarchive_stream(at: At) -> Response:
+    """Let an archived stream decide and learn again. Decisions whose timeout has passed meanwhile are closed."""
+    response = await at.carry_out(lambda: at.stream.unarchive(read_clock()))
+    at.engine.timeouts.begin(at.stream)
+    return response
 
 
 @streams.get("/{stream}/charts", response_model=ChartData)
@@ -427,11 +438,3 @@ async def _run_batch(
         await pauses.take()
     await at.engine.commit(at.stream)
     return Response(b'{"results":[%s]}' % b",".join(results), media_type="application/json")
-
-
-def _summarise(stream: Stream) -> records.StreamSummary:
-    core = stream.core
-    counts, alerts = core.counts, core.alerts
-    return records.StreamSummary(
-        **stream.describe(), policy=core.policy.name, counts=counts, mean_reward=core.mean_reward, alerts=alerts
-    )
