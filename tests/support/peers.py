@@ -12,8 +12,9 @@ from typing import Any
 from support.server import until
 from windvane.service.cluster.keeper import Keeper
 from windvane.service.cluster.shard_map import Node
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.schema import FORMAT, create_schema
+from windvane.service.store.postgres.schema import create_schema
 from windvane.service.store.records import StoreError
 
 COUNT = 64

@@ -12,8 +12,9 @@ from support.peers import COUNT, Peer, Peers, fence, settle
 from support.postgres import Cluster
 from support.server import until
 from windvane.service.cluster.clocks import read_clock
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address
-from windvane.service.store.postgres.schema import FORMAT, create_schema
+from windvane.service.store.postgres.schema import create_schema
 from windvane.service.store.records import DatabaseError, StoreError
 
 SLOW = {"lease": 5.0, "tick": 0.1}  # for tests in which no lease may run out by accident

@@ -12,9 +12,10 @@ from typing import Any
 
 from windvane.errors import WindvaneError
 from windvane.service.cluster import membership
+from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.commands import Commands
-from windvane.service.cluster.member import Callbacks, Member
+from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection

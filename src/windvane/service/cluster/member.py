@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
 from windvane.service.cluster import membership
+from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.lease import Lease
 from windvane.service.cluster.membership import Join, Reading
@@ -24,28 +24,6 @@ PROPOSE_AGAIN_SECONDS = 10.0
 # away, their leases have run out as well, and they need a moment to connect.
 GRACE = 1 / 2
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
-
-
-class Callbacks(NamedTuple):
-    """What is called when something has happened.
-
-    Attributes
-    ----------
-    on_taken
-        With new epochs by shard.
-    on_lost
-        With shards that the node no longer owns.
-    on_map
-        With the map, when it has changed.
-    on_excess
-        With shards that the node should give up: write snapshots, then release them. They are proposed again if that
-        takes longer than :data:`PROPOSE_AGAIN_SECONDS`.
-    """
-
-    on_taken: Callable[[Mapping[int, int]], object]
-    on_lost: Callable[[frozenset[int]], object]
-    on_map: Callable[[ShardMap], object]
-    on_excess: Callable[[frozenset[int]], object]
 
 
 class Member:
