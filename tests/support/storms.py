@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from support.node_process import FIND_STALE, TABLE, WRITE
+from support.node_process import FIND_SHARED, FIND_STALE, TABLE, WRITE
 from support.peers import Peer, Peers, fence
 from support.server import until
 from windvane.service.cluster.membership import CHANNEL
@@ -90,6 +90,7 @@ class Storm:
         with self._connect() as connection:
             until(lambda: peers.is_sound(connection))
             self.violations += [f"stale: {row}" for row in connection.execute(FIND_STALE)]
+            self.violations += [f"by two nodes: {row}" for row in connection.execute(FIND_SHARED)]
 
     def _connect(self) -> closing[Connection]:
         return closing(Address(self._peers.url).connect(idle_in_transaction_session_timeout=200))

@@ -76,6 +76,19 @@ def test_shards_are_proposed_once_and_kept_until_they_are_released(peers: Peers)
 # --- an owner is gone ------------------------------------------------------------------------------------------------
 
 
+def test_a_node_withdraws_and_still_reads_the_map(peers: Peers) -> None:
+    first, second = peers.start("a", "b", **SLOW)
+    first.keeper.withdraw()
+    until(lambda: second.count_owned() == COUNT)
+    assert first.read_log("lost")[-1] <= first.read_log("excess")[-1]
+    until(lambda: [node.name for node in first.keeper.map.nodes] == ["b"])
+    until(lambda: len(first.keeper.map.owners) == COUNT)
+    assert first.keeper.is_running
+    peers.add("c", **SLOW).start()
+    until(lambda: [node.name for node in first.keeper.map.nodes] == ["b", "c"])
+    assert first.count_owned() == 0
+
+
 @pytest.mark.parametrize("releases", [True, False])
 def test_others_take_over(peers: Peers, releases: bool) -> None:
     first, second, third = peers.start("a", "b", "c")
