@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from support.clients import ARMS, Connect, refused
-from support.network import ScriptedServer, make_answer
-from support.nodes import (
+from support.fake_nodes import (
     DECISION,
     RECEIPT,
     SHARDS,
@@ -23,6 +22,7 @@ from support.nodes import (
     reserve_address,
     run_nodes,
 )
+from support.network import ScriptedServer, make_answer
 from windvane import ClusterInfo, ClusterNode
 from windvane.client.routing import OWNER, Route
 from windvane.records import to_plain
