@@ -79,7 +79,7 @@ def test_routes_in_the_docs_are_those_of_the_service(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
     table = text[text.index("## Routes") : text.index("## Errors")]
     listed = set()
-    for request in re.findall(r"`((?:GET|POST|PUT|PATCH) )?(/[^ `?]+)[^`]*`", table):
+    for request in re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) )?(/[^ `?]+)[^`]*`", table):
         method, path = request[0].strip() or "GET", request[1].replace("NAME", "{stream}").replace("ID", "{decision}")
         listed.add((method, path))
     with contextlib.closing(SqliteStore(tmp_path / "windvane.db")) as store:
@@ -122,12 +122,17 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
         client.refit("whole", half_life=10)
         client.undo_refit("whole")
         client.archive("whole")
+        client.unarchive("whole")
+        client.erase_context("whole", first)
         client.create("parts", dim=1, reward_timeout=1, default_reward=0.0)
         decision = client.decide("parts", arms)
         client.add_reward("parts", decision, 0.5)
         client.decide_many("parts", [arms] * 3)
         client.add_reward("parts", decision, 0.5)
-        for event in [*client.events("whole"), *client.events("parts")]:
+        client.create("short", dim=1, retention="1ms")
+        client.decide("short", arms)
+        assert client.compact("short").removed > 0
+        for event in [*client.events("whole"), *client.events("parts"), *client.events("short")]:
             found.setdefault(event["kind"], set()).update(event)
         url = f"{client.url}/v1/streams/whole/events?format=parquet"
         with urllib.request.urlopen(url) as answer:

@@ -123,7 +123,8 @@ class Counts:
 
     ``rewards`` arrived in time. ``pending`` decisions have no reward yet; ``held`` ones have theirs, which is learned
     at the timeout. ``settled``: the outcome is final and was learned. ``expired``: the timeout passed without a reward,
-    and ``defaulted`` of these counted as ``default_reward``. ``dropped``: pushed out by ``max_pending``, not learned.
+    and ``defaulted`` of these counted as ``default_reward``. ``dropped``: not learned, because ``max_pending``
+    pushed them out, or because their context was erased or removed while they were open.
     """
 
     decisions: int
@@ -263,14 +264,31 @@ class AgentInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedEvents:
+    """The oldest events of a log, which were removed: the number of the last, and the times of the first and the last.
+
+    What was learned from them stays.
+    """
+
+    number: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInfo(AgentInfo):
-    """A stream of the service: its agent, and how many events its log has."""
+    """A stream of the service: its agent, and the number of the last event of its log.
+
+    ``retention``: how long events are kept, such as "90d"; None: forever. ``removed``: the events that were removed.
+    """
 
     name: str
     title: str | None
     created: datetime
     archived: datetime | None
     events: int
+    retention: str | None = None
+    removed: RemovedEvents | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +300,8 @@ class StreamSummary:
     created: datetime
     archived: datetime | None
     events: int
+    retention: str | None = None
+    removed: RemovedEvents | None = None
     policy: str
     counts: Counts
     mean_reward: float | None
@@ -355,7 +375,7 @@ class RefitComparison:
 
     ``old`` has the errors of the predictions made at the time, None if the log does not have them; ``new`` has those of
     the new model, which predicts each decision before learning it. ``value`` is None if the log cannot determine it;
-    ``reason`` says why.
+    ``reason`` says why. ``skipped`` events could not be learned: they, or the decisions they are about, were erased.
     """
 
     decisions: int
@@ -365,6 +385,7 @@ class RefitComparison:
     new: PredictionErrors | None
     value: ReplayedValue | None
     reason: str | None
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +473,24 @@ class BatchResults:
     """The results of a batch, in the order of its items."""
 
     results: list[ItemResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """How many events a compaction removed, and how many are left."""
+
+    stream: str
+    removed: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedContext:
+    """A decision whose context was erased: the number of its event, and its status, "dropped" if it was pending."""
+
+    decision: str
+    event: int
+    status: DecisionStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -323,7 +323,7 @@ def test_names_that_are_not_sent(wrong: Any, client: Any) -> None:
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    names = {name for name in vars(AsyncClient) if not name.startswith("_")}
+    names = {name for name in dir(AsyncClient) if not name.startswith("_")}
     assert names == {name for name in vars(Client) if not name.startswith("_")}
     for name in names - {"close"}:
         method, other = getattr(Client, name), getattr(AsyncClient, name)

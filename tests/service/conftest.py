@@ -1,4 +1,7 @@
-"""What tests of the service begin with: a service in this process, an open store, and a store with everything in it."""
+"""What tests of the service begin with: a service in this process, an open store, and a store with everything in it.
+
+``place`` and ``any_store`` run a test over both kinds of stores, ``store`` over SQLite alone.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,50 @@ from pathlib import Path
 
 import pytest
 
+from support import backends
+from support.backends import Databases
+from support.postgres import Cluster
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
 from windvane.service import engine
-from windvane.service.store import SqliteStore
+from windvane.service.store import SqliteStore, Store, open_store
+
+BOTH = (
+    "test_charts", "test_engine", "test_order", "test_races", "test_recovery", "test_story", "test_stream_refit",
+    "test_streams", "test_stress", "test_access", "test_bodies", "test_decision_routes", "test_ensure", "test_export",
+    "test_model_metrics", "test_problems", "test_service_routes", "test_stream_routes", "test_logs",
+)  # fmt: skip
+"""The modules whose tests run on SQLite and on PostgreSQL, except those marked ``sqlite``."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    module = metafunc.module.__name__.rpartition(".")[2]
+    if "backend" in metafunc.fixturenames:
+        has_store = module in BOTH and "tmp_path" in metafunc.fixturenames
+        is_sqlite = not has_store or metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("backend", ["sqlite"] if is_sqlite else ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def template(cluster: Cluster) -> str:
+    """A database with the tables of a store, from which others are copied."""
+    name = cluster.create_database()
+    open_store(cluster.url(name)).close()
+    return name
+
+
+@pytest.fixture(autouse=True)
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The kind of store that the test runs on: see :mod:`support.backends`."""
+    if request.param == "postgres":
+        server = request.getfixturevalue("cluster")
+        backends.current = Databases(server, request.getfixturevalue("template"))
+    try:
+        yield request.param
+    finally:
+        if backends.current is not None:
+            backends.current.drop()
+            backends.current = None
 
 
 @pytest.fixture
@@ -33,6 +76,21 @@ def service(tmp_path: Path) -> Iterator[Local]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     with closing(SqliteStore(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """Where a new store may be: the path of a file, then the address of a PostgreSQL database."""
+    if request.param == "sqlite":
+        return tmp_path / "a.db"
+    return str(request.getfixturevalue("database_url"))
+
+
+@pytest.fixture
+def any_store(place: str | Path) -> Iterator[Store]:
+    """A store of each kind."""
+    with closing(open_store(place)) as opened:
         yield opened
 
 

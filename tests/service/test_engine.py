@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from support.backends import open_backend
 from support.refusals import rejects
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
 from windvane.service import engine as engines
@@ -21,7 +22,7 @@ from windvane.service.bulk_history import learn_history
 from windvane.service.creation import configure, create_stream
 from windvane.service.recovery import rebuild_stream
 from windvane.service.requests import NewStream
-from windvane.service.store import CLOSED, DamageError, SqliteStore
+from windvane.service.store import CLOSED, DamageError
 from windvane.service.streams import Done, Stream
 
 RAW = json.dumps(ARMS).encode()
@@ -52,14 +53,12 @@ class StalledDisk:
 def operate(service: Local, operation: str, *arguments: Any, name: str = "shop") -> Done:
     """Carry out an operation and hand its events over, without waiting for the disk."""
 
-    def carry_out() -> Done:
-        stream = service.engine.stream(name)
-        with service.engine.operating(stream):
-            done: Done = getattr(stream, operation)(*arguments, time.time())
-        service.engine.hand_over(stream, done.events)
-        return done
+    async def carry_out() -> Done:
+        stream = await service.engine.find(name)
+        return await service.engine.operate(stream, lambda: getattr(stream, operation)(*arguments, time.time()))
 
-    return service.call(carry_out)
+    done: Done = service.run(carry_out())
+    return done
 
 
 def read_body(done: Done) -> dict[str, Any]:
@@ -305,7 +304,7 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
         assert service.post(f"{SHOP}/history", body).json() == {"rows": 4000}
     until(lambda: service.store.read_snapshot_number(1) > 0)
     service.crash()
-    store = SqliteStore(tmp_path / "a.db")
+    store = open_backend(tmp_path / "a.db")
     assert store.last_number(1) - store.read_snapshot_number(1) <= 1
     (row,) = store.read_streams()
     assert pack_stream(rebuild_stream(row, store)) == pack_stream(rebuild_stream(row, store, from_start=True))

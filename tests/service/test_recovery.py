@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from support.server import Local, read_problem, run_local, until
 from support.stores import edit, reseal
 from windvane import Agent
 from windvane.service import engine as engines
-from windvane.service import recovery, snapshots
+from windvane.service import recovery, snapshots, streams
 from windvane.service.recovery import rebuild_stream, recover
 from windvane.service.store import LATE, Event, SqliteStore
 from windvane.service.streams import Stream
@@ -26,6 +27,7 @@ from windvane.service.streams import Stream
 SHOP = "/v1/streams/shop"
 
 
+@pytest.mark.sqlite
 def test_requests_are_refused_while_streams_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a loop that is free to answer; the thread says how far it is."""
     with run_local(tmp_path / "a.db") as service:
@@ -56,6 +58,7 @@ def test_requests_are_refused_while_streams_are_rebuilt(tmp_path: Path, monkeypa
     service.stop()
 
 
+@pytest.mark.sqlite
 def test_a_stop_does_not_wait_for_a_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_local(tmp_path / "a.db") as service:
         service.create()
@@ -84,6 +87,7 @@ def test_a_stop_does_not_wait_for_a_recovery(tmp_path: Path, monkeypatch: pytest
     assert names == ["shop"]  # the other one was not begun
 
 
+@pytest.mark.sqlite
 def test_a_recovery_that_fails_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,6 +107,7 @@ def test_a_recovery_that_fails_is_tried_again(
     assert len(caplog.records) == 2
 
 
+@pytest.mark.sqlite
 def test_a_stream_that_cannot_be_rebuilt_is_set_aside(tmp_path: Path) -> None:
     with run_local(tmp_path / "a.db") as service:
         for name in ("shop", "cafe"):
@@ -120,6 +125,7 @@ def test_a_stream_that_cannot_be_rebuilt_is_set_aside(tmp_path: Path) -> None:
         service.decide("cafe")
 
 
+@pytest.mark.sqlite
 def test_history_that_was_learned_once_is_learned_again(tmp_path: Path) -> None:
     """Whatever would be said of its times now."""
     with run_local(tmp_path / "a.db") as service:
@@ -153,7 +159,7 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
     monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 3)
     monkeypatch.setattr(snapshots, "SNAPSHOT_SHARE", 1e9)
     ids, results = iter([""]), []
-    monkeypatch.setattr("secrets.token_hex", lambda _: next(ids))
+    monkeypatch.setattr(streams, "secrets", SimpleNamespace(token_hex=lambda _: next(ids)))
     for lives in (1, 4):
         ids, clock[0], rng = iter(f"{i:016x}" for i in range(1000)), 1000.0, random.Random(2)
         service = Local(tmp_path / f"{lives}.db")
@@ -169,7 +175,7 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
                 decision = service.decide(body=body)["id"]
                 if rng.random() < 0.7 or i % 3 == 2:  # a life ends with a reward, which closes what a start would
                     service.reward(decision, float(rng.random() < 0.5))
-        results.append((service.events(), service.call(service.engine.streams["shop"].core.pack())))
+        results.append((service.events(), service.call(service.load().core.pack())))
         service.crash()
     assert results[0] == results[1]
 

@@ -96,6 +96,7 @@ def age_snapshot(path: Path) -> None:
         store.append([], [(1, snapshot._replace(agent=b" ".join([kind, b"1", digest]) + b"\n" + rest))])
 
 
+@pytest.mark.sqlite
 def test_the_life_of_a_shop(tmp_path: Path) -> None:
     store, backup, shop = tmp_path / "shop.db", tmp_path / "backup.db", Shop()
 

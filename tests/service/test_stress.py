@@ -22,7 +22,7 @@ from windvane.service import bodies, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
-from windvane.service.store.sqlite import store as stores
+from windvane.service.store.sqlite import store_file as stores
 from windvane.service.streams import Stream
 from windvane.service.turns import Turnstile
 
@@ -364,6 +364,7 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert [event["decision"] for event in service.events()] == decisions
 
 
+@pytest.mark.sqlite
 def test_another_process_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is reported as such, and not as a disk that does not answer."""
     monkeypatch.setattr(stores, "SERVER_BUSY_MS", 50)
@@ -393,6 +394,7 @@ def test_a_stream_that_is_created_on_a_disk_that_does_not_answer(
     service.decide("new")
 
 
+@pytest.mark.sqlite
 def test_a_store_that_is_gone_is_noticed_before_the_next_answer(
     service: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +417,7 @@ def test_a_store_that_is_gone_is_noticed_before_the_next_answer(
     assert service.reward(decision["id"], 1.0).json()["status"] == "recorded"
 
 
+@pytest.mark.sqlite
 def test_a_store_that_goes_during_a_commit(service: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written to it is not acknowledged."""
     monkeypatch.setattr(engines, "RETRY", 0.02)

@@ -84,7 +84,7 @@ class Cluster:
         # A short path: that of a unix socket has at most 107 bytes, and the folders of pytest are closed to the user.
         self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir="/tmp"))
         self.data, self.log = self.folder / "data", self.folder / "log"
-        self.port = 5432  # names the socket
+        self.port = int((settings or {}).get("port", 5432))  # also names the socket
         if self.user is not None:
             shutil.chown(self.folder, self.user)
         try:
@@ -103,9 +103,11 @@ class Cluster:
             self.remove()
             raise
 
-    def run(self, program: str, *words: str) -> None:
-        """Run one of PostgreSQL's programs as the user of the server; it must not fail."""
+    def run(self, program: str, *words: str, most_bytes: int | None = None) -> None:
+        """Run one of PostgreSQL's programs as the user of the server; it must not fail. ``most_bytes``: of a file."""
         line = [str(self.programs / program), *words]
+        if most_bytes is not None:
+            line = ["prlimit", f"--fsize={most_bytes}:", *line]
         with self.log.open("a") as log:
             # The server inherits stdout and stderr: with a pipe, this would wait until the server ends.
             done = subprocess.run(line, cwd=self.folder, stdout=log, stderr=log, check=False, **self._identity())
@@ -129,10 +131,14 @@ class Cluster:
             return process if _is_alive(process) else None
         return None
 
-    def start(self) -> None:
-        """Start the server, unless it runs, and wait until it accepts connections."""
+    def start(self, most_bytes: int | None = None) -> None:
+        """Start the server, unless it runs, and wait until it accepts connections.
+
+        ``most_bytes``: the size to which a file can grow, at least 17 MB; then writing fails as on a full disk.
+        """
         if self.process is None:
-            self.run("pg_ctl", "start", "--wait", "--timeout=60", "--silent", "--pgdata", str(self.data))
+            words = ["start", "--wait", "--timeout=60", "--silent", "--pgdata", str(self.data)]
+            self.run("pg_ctl", *words, most_bytes=most_bytes)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server. Mode "immediate": as after a crash, without writing anything."""
@@ -171,7 +177,7 @@ class Cluster:
     def url(self, database: str, user: str = OWNER, password: str | None = None, **options: str | int) -> str:
         """Return the connection string of a database, over the unix socket unless ``host`` is given."""
         host = str(options.pop("host", ""))
-        parameters = options if host else {"host": str(self.folder), **options}
+        parameters = options if host else {"host": str(self.folder), "port": self.port, **options}
         secret = "" if password is None else f":{quote(password, safe='')}"
         address = f"{host}:{parameters.pop('port', self.port)}" if host else ""
         query = f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
@@ -212,8 +218,11 @@ class Cluster:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process exists and is not merely waiting to be reaped."""
+    """Whether a process exists and, where that can be seen, is not merely waiting to be reaped."""
     try:
+        if not Path("/proc/self").exists():
+            os.kill(process, 0)
+            return True
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False

@@ -104,11 +104,11 @@ class Local:
     """The application without a socket, in an event loop of its own thread. ``options`` are those of ``create_app``."""
 
     def __init__(self, path: Path, *, wait: bool = True, **options: Any) -> None:
+        from support import backends
         from windvane.service.http.app import create_app
-        from windvane.service.store import SqliteStore
 
-        self.store = SqliteStore(path)
-        self.app: Any = create_app(self.store, **options)
+        self.store: Any = backends.open_backend(path)
+        self.app: Any = create_app(self.store, node=backends.describe_node(), **options)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
@@ -218,7 +218,14 @@ class Local:
 
     def state(self, name: str = "shop") -> bytes:
         """Return all that a stream is, as bytes."""
+        if self.engine.failure is None:
+            self.load(name)
         return self.call(lambda: pack_stream(self.engine.streams[name]))
+
+    def load(self, name: str = "shop") -> Stream:
+        """Return a stream; on PostgreSQL it may have to be loaded first."""
+        stream: Stream = self.run(self.engine.find(name))
+        return stream
 
     def replay(self, name: str = "shop") -> bytes:
         """Return all that a stream is, built again from its first event on."""
@@ -250,6 +257,8 @@ class Local:
             await asyncio.gather(*others, return_exceptions=True)
 
         self.run(end())
+        if self.engine.placement is not None and self.engine.placement.keeper is not None:
+            self.engine.placement.keeper.stop()  # or the next service would have to wait for the lease
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -273,6 +282,8 @@ def run_local(path: Path, **options: Any) -> Iterator[Local]:
     service = Local(path, **options)
     try:
         yield service
+        for name in list(service.engine.rows.keys() - service.engine.unavailable.keys()):
+            service.load(name)
         service.shut_down()  # from now on no timeout passes
         for name in service.engine.streams:
             assert service.state(name) == service.replay(name), f"{name}: differs from a replay of its log"

@@ -10,12 +10,28 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psycopg
+
+from support.backends import open_backend
 from support.server import ARMS, pack_stream
 from windvane import Agent
+from windvane.service.baselines import build_baseline
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
-from windvane.service.store import Event, SqliteStore, StoreError, Token, UnreadableEventError, check_event
+from windvane.service.store import (
+    Baseline,
+    Erasure,
+    Event,
+    SqliteStore,
+    Store,
+    StoreError,
+    Token,
+    UnreadableEventError,
+    check_event,
+    open_store,
+)
 from windvane.service.store.events import STREAM_SPAN
+from windvane.service.store.opening import is_postgres
 from windvane.service.store.records import digest_row
 from windvane.service.store.sqlite.database import PAGE_BYTES
 from windvane.service.streams import Done, Stream
@@ -33,14 +49,21 @@ STREAMS = {
 # --- SQL and bytes ---------------------------------------------------------------------------------------------------
 
 
-def edit(path: Path, sql: str, *parameters: Any) -> None:
-    """Change a store from outside."""
-    with closing(sqlite3.connect(path)) as connection, connection:
+def edit(where: str | Path, sql: str, *parameters: Any) -> None:
+    """Change a store from outside: the file at a path, or the database at an address of PostgreSQL."""
+    if is_postgres(where):
+        with psycopg.connect(str(where)) as database:
+            database.execute(sql.replace("?", "%b").encode(), parameters)
+        return
+    with closing(sqlite3.connect(where)) as connection, connection:
         connection.execute(sql, parameters)
 
 
-def query(path: Path, sql: str) -> list[Any]:
-    with closing(sqlite3.connect(path)) as connection:
+def query(where: str | Path, sql: str) -> list[Any]:
+    if is_postgres(where):
+        with psycopg.connect(str(where)) as database:
+            return database.execute(sql.encode()).fetchall()
+    with closing(sqlite3.connect(where)) as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -107,14 +130,14 @@ class Facts(NamedTuple):
     tokens: list[Token]
 
 
-def add_stream(store: SqliteStore, name: str, **settings: Any) -> Stream:
+def add_stream(store: Store, name: str, **settings: Any) -> Stream:
     agent = Agent(**({"dim": 2} | settings if "features" not in settings else settings))
     row = store.add_stream(name, 1.0, json.dumps({"title": None, "agent": agent.core.settings}))
     assert row is not None
     return Stream(row, store)
 
 
-def decide(stream: Stream, store: SqliteStore, count: int = 1, now: float = 10.0) -> None:
+def decide(stream: Stream, store: Store, count: int = 1, now: float = 10.0) -> None:
     """Store some decisions and rewards."""
     for _ in range(count):
         number = stream.number
@@ -124,9 +147,16 @@ def decide(stream: Stream, store: SqliteStore, count: int = 1, now: float = 10.0
         stream.lookup.forget(stream.number)
 
 
-def build(path: Path, rounds: int = 8) -> Facts:
+def open_directly(where: str | Path) -> Store:
+    """Open a store whose streams look events up at once, also in a database: there is no engine that fetches them."""
+    store = open_store(where)
+    store.is_remote = False
+    return store
+
+
+def build(where: str | Path, rounds: int = 8) -> Facts:
     """Make a store with three streams: keys, rewards, parts, late ones, expiries, history, tokens and snapshots."""
-    with closing(SqliteStore(path)) as store:
+    with closing(open_directly(where)) as store:
         streams = {name: add_stream(store, name, **settings) for name, settings in STREAMS.items()}
         answers: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -161,20 +191,27 @@ def build(path: Path, rounds: int = 8) -> Facts:
         return Facts(states, logs, answers, store.read_tokens())
 
 
+def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
+    """Erase events up to number ``removed`` and the requests of others, as retention does; all events are on disk."""
+    baseline = build_baseline(stream.row, store, stream.snapshot(), removed)
+    store.append([], erasures=[Erasure(stream.id, baseline, requests)])
+    return baseline
+
+
 # --- reading a store -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def open_beside(path: Path) -> Iterator[SqliteStore]:
+def open_beside(where: str | Path) -> Iterator[Store]:
     """Open a store as `windvane verify` does."""
-    with closing(SqliteStore(path, shared=True, create=False, read_only=True)) as store:
+    with closing(open_backend(where, shared=True, create=False, read_only=True)) as store:
         yield store
 
 
-def verify(path: Path) -> StoreReport:
+def verify(where: str | Path) -> StoreReport:
     """Return the report of `windvane verify`; a store that is refused is not sound."""
     try:
-        with open_beside(path) as store:
+        with open_beside(where) as store:
             return verify_store(store)
     except StoreError as error:
         return StoreReport([Finding(error.code, error.problem)], [])
@@ -186,7 +223,7 @@ def codes(report: StoreReport) -> dict[str, tuple[str, ...]]:
     return {name: tuple(problem.code for problem in problems) for name, problems in findings.items() if problems}
 
 
-def recover_all(store: SqliteStore) -> tuple[dict[str, Stream], dict[str, str]]:
+def recover_all(store: Store) -> tuple[dict[str, Stream], dict[str, str]]:
     """Return the streams that a server would serve, and the reasons why others are set aside."""
     recovery = recover(store, lambda _: None)
     return recovery.streams, recovery.unavailable
@@ -199,27 +236,27 @@ class Served(NamedTuple):
     unavailable: set[str]
 
 
-def serve_copy(path: Path, facts: Facts) -> Served:
+def serve_copy(where: str | Path, facts: Facts) -> Served:
     """Recover the streams of a store as a server does, and compare all that they say with ``facts``.
 
     Whatever is lost must be said: a stream is set aside, an event is called unreadable, a token is refused. Anything
     else that is different fails the test, and so does a store that is refused.
     """
-    with closing(SqliteStore(path)) as store:
+    with closing(open_directly(where)) as store:
         streams, unavailable = recover_all(store)
         is_intact = not unavailable
         assert len(unavailable) <= len(STREAMS), "streams that never were"
         for number, name in enumerate(STREAMS, 1):
             if not {name, f"unreadable-{number}"} & set(unavailable):
                 assert pack_stream(streams[name]) == facts.states[name], f"{name}: is in another state"
-                assert store.read_acknowledged().get(number, 0) <= streams[name].number
+                assert (store.read_acknowledged() or {}).get(number, 0) <= streams[name].number
                 is_intact &= _has_same_log(store, streams[name], facts) & _has_same_answers(streams[name], facts)
         assert set(store.read_tokens()) <= set(facts.tokens), "a token has other rights"
         assert store.requires_token, "tokens are not needed any more"
         return Served(is_intact and store.read_tokens() == facts.tokens, set(unavailable))
 
 
-def _has_same_log(store: SqliteStore, stream: Stream, facts: Facts) -> bool:
+def _has_same_log(store: Store, stream: Stream, facts: Facts) -> bool:
     """Return whether all events can be read; those before the first that cannot are the same."""
     chain, log = store.read_chain(stream.id, 0) or b"", facts.logs[stream.name]
     try:

@@ -292,6 +292,15 @@ class AgentCore:
             closed.append(ClosedDecision(decision.id, decision.arm, oldest.number, learned, not is_miss, is_dropped))
         return closed
 
+    def drop(self, id: str) -> bool:
+        """Close an open decision without learning from it, so that its vector is gone; return whether it was open."""
+        pending = self.decisions.open.get(id)
+        if pending is None:
+            return False
+        self._close(pending, pending.reward, None, is_dropped=True)
+        self.tally.dropped += 1
+        return True
+
     def is_due(self, now: float) -> bool:
         """Whether :meth:`expire` would close a decision."""
         at, count = self.clock.read(now), len(self.decisions)

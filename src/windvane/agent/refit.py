@@ -5,15 +5,16 @@ A row of a log is an event as the service exports it (docs/service.md, "The even
 =====================================  ==========================================================================
 kind                                   fields that are read, besides ``time`` and ``decision`` (the id)
 =====================================  ==========================================================================
-decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent;
-                                       for the comparison ``prediction`` and ``propensity``
+decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent,
+                                       None if it was erased; for the comparison ``prediction`` and ``propensity``
 rewarded, late                         ``value``
 reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
 configured                             ``changes`` with the ``features``: the arms declared from then on
 refitted, refit_undone                 ``settings`` with the ``features``, in the same way
 closed                                 nothing but its time: what is closed by then follows from the settings
-archived, lost                         nothing
+archived, unarchived, lost, erased,    nothing
+compacted
 =====================================  ==========================================================================
 
 The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
@@ -25,14 +26,13 @@ coordinates.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windvane.agent.coordinates import name_parts
 from windvane.agent.features import Features
-from windvane.agent.pending import ClosedDecision, DecisionError
+from windvane.agent.pending import ClosedDecision, DecisionError, UnknownDecisionError
 from windvane.agent.times import to_seconds
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("archived", "lost")
+IGNORED = ("archived", "unarchived", "lost", "erased", "compacted")
+NOT_OF_THE_AGENT = ("title", "retention")  # settings of a stream that its agent does not have
 CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -88,15 +89,33 @@ def prepare_refit(
     return learn
 
 
+def declare_arms(arms: Sequence[Sequence[Name]], kind: str, row: Mapping[str, Any]) -> list[list[Name]]:
+    """Return the arms that the features declare after a row of a log. Those declared now come last, after those that
+    undoing refits would restore."""
+    before, now = [list(names) for names in arms[:-1]], list(arms[-1])
+    if kind not in ("configured", "refitted", "refit_undone"):
+        return [*before, now]
+    name = "changes" if kind == "configured" else "settings"
+    changes = _check_mapping(name, row.get(name) or {}, "settings by name")
+    features = Features.parse(changes.get("features"))
+    new = now if features is None else list(features.arms)
+    if kind == "refit_undone":
+        return before or [now]
+    return [*before, now, new] if kind == "refitted" else [*before, new]
+
+
 class LogLearner:
     """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
 
-    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied.
+    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied. ``earlier``: the arms
+    that undoing the refits before the log would restore. ``skipped``: rows that could not be learned.
     """
 
-    def __init__(self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False) -> None:
-        self.core, self._follows = core, follows
-        self._arms = [list(arms)]  # the arms declared now come last, after those that undoing a refit would restore
+    def __init__(
+        self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False, earlier: Sequence[Sequence[Name]] = ()
+    ) -> None:
+        self.core, self._follows, self.skipped = core, follows, 0
+        self._arms = [*map(list, earlier), list(arms)]
         self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
         self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
         self._decisions, self._with_propensity = 0, 0
@@ -126,6 +145,8 @@ class LogLearner:
             if row.get("request"):
                 request = _check_mapping("request", row["request"], "the arguments of `history`")
                 self.core.adopt(self.core.learn_history(now=None, **{name: request.get(name) for name in HISTORY}))
+            else:  # it was erased
+                self.skipped += 1
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
         elif kind == "closed":
@@ -136,6 +157,7 @@ class LogLearner:
     def _learn_decision(self, row: Mapping[str, Any]) -> None:
         request, id_, at = row.get("request"), _id_of(row), _time_of(row)
         if request is None:  # it was erased
+            self.skipped += 1
             return
         arms = _check_mapping("request", request, "the arms and the context that were sent").get("arms")
         offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
@@ -153,30 +175,26 @@ class LogLearner:
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
-        with contextlib.suppress(DecisionError):  # the decision is not in the log, or the reward is too late
+        try:
             if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:
                 core.reward(id_, value, now=at)  # type: ignore[arg-type]
+        except UnknownDecisionError:  # the decision is not in the log, or was closed long before a late reward
+            self.skipped += row["kind"] != "late"
+        except DecisionError:  # the reward is too late
+            pass
         outcome = core.outcome_of(id_)
         if outcome is not None and outcome.reward is not None:
             self._count(id_, outcome.reward)
 
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
-        name = "changes" if kind == "configured" else "settings"
-        changes = _check_mapping(name, row.get(name) or {}, "settings by name")
-        features = Features.parse(changes.get("features"))
-        arms = self._arms[-1] if features is None else list(features.arms)
-        if kind == "refit_undone":
-            self._arms = self._arms[:-1] or self._arms
-        elif kind == "refitted":
-            self._arms.append(arms)
-        else:
-            self._arms[-1] = arms
+        self._arms = declare_arms(self._arms, kind, row)
         if self._follows and kind == "configured":
-            if features is not None:
+            changes = row.get("changes") or {}
+            if changes.get("features") is not None:
                 raise ArgumentError("features", changes["features"], "those of the refit", got="others, given after it")
-            self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
+            self.core.configure(**{name: value for name, value in changes.items() if name not in NOT_OF_THE_AGENT})
 
     def _settle(self, closed: Iterable[ClosedDecision]) -> None:
         for decision in closed:
@@ -208,6 +226,7 @@ class LogLearner:
             new=self._new.summarise(),
             value=value,
             reason=reason,
+            skipped=self.skipped,
         )
 
 

@@ -7,6 +7,9 @@ arguments. A command has all options of a dataclass if it has a parameter of tha
 
 from __future__ import annotations
 
+import importlib.util
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,8 +114,28 @@ WithDiagnostics = Annotated[
 ]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the intervals.", min=0.0, max=1.0)]
 
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def hide_password(store: str) -> str:
+    """Remove a password in the address of a database from the title of the process, which every user can see."""
+    if store.startswith(POSTGRES) and "@" in store and importlib.util.find_spec("setproctitle") is not None:
+        import setproctitle
+
+        setproctitle.setproctitle(
+            " ".join(re.sub(r"(postgres(?:ql)?://)\S*@", r"\1...@", word) for word in sys.orig_argv)
+        )
+    return store
+
+
 Store = Annotated[
-    Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The store, an SQLite file that holds all data.")
+    str,
+    typer.Option(
+        "--store",
+        envvar="WINDVANE_STORE",
+        callback=hide_password,
+        help="The store that holds all data: an SQLite file, or postgresql://user@host/database.",
+    ),
 ]
-DEFAULT_STORE = Path("windvane.db")
+DEFAULT_STORE = "windvane.db"
 PORT_HELP = "Port; 0 chooses a free one."

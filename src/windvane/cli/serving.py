@@ -15,7 +15,7 @@ from windvane.cli.console import Answer
 from windvane.cli.options import DEFAULT_STORE, PORT_HELP, AsJson, Store
 from windvane.errors import ArgumentError
 
-ADDRESS, LOGGING = "Address and limits", "Logging"
+ADDRESS, CLUSTER, LOGGING = "Address and limits", "Several nodes (PostgreSQL only)", "Logging"
 
 
 def _option(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
@@ -57,8 +57,16 @@ Port = Annotated[int, _option("port", PORT_HELP, ADDRESS, min=0, max=65535)]
 _RATE_HELP = "Requests per second per client; each item of a batch counts (0: no limit)."
 Rate = Annotated[float, _option("rate", _RATE_HELP, ADDRESS, min=0.0)]
 BodyLimit = Annotated[int, _option("body-limit", "Largest request body, in bytes.", ADDRESS, min=1024, max=1 << 30)]
+_MAX_STREAMS_HELP = "How many streams there may be, including archived ones."
+MaxStreams = Annotated[int, _option("max-streams", _MAX_STREAMS_HELP, ADDRESS, min=1)]
 _DRAIN_HELP = "Seconds after SIGTERM in which requests are still accepted, while /readyz answers 503."
 Drain = Annotated[float, _option("drain", _DRAIN_HELP, ADDRESS, min=0.0, max=3600.0)]
+_NODE_HELP = "Name of this node, different from that of every other; default: the name of the machine, and the port."
+NodeName = Annotated[str | None, _option("node", _NODE_HELP, CLUSTER, show_default=False)]
+_URL_HELP = "Address at which the other nodes and clients reach this one; default: the address it listens on."
+NodeUrl = Annotated[str | None, _option("url", _URL_HELP, CLUSTER, show_default=False)]
+_HA_HELP = "Refuse to start unless PostgreSQL commits to a standby too (synchronous_standby_names)."
+HighAvailability = Annotated[bool, _option("ha", _HA_HELP, CLUSTER)]
 LogFormat = Annotated[Literal["text", "json"], _option("log-format", "Format of the log on standard error.", LOGGING)]
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[Level, _option("log-level", "Lowest level that is logged.", LOGGING)]
@@ -75,13 +83,20 @@ def serve(
     port: Port = 8000,
     rate: Rate = 0.0,
     body_limit: BodyLimit = 4 << 20,
+    max_streams: MaxStreams = 10_000,
     drain: Drain = 0.0,
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
+    node: NodeName = None,
+    url: NodeUrl = None,
+    ha: HighAvailability = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.
+    """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one store.
+
+    With a PostgreSQL database as the store, any number of servers can share it: each serves a part of the streams, and
+    takes over those of a server that fails.
 
     It prints its address once it listens, and logs "ready" once its streams are recovered and it answers requests.
     Ctrl-C or SIGTERM stops it, with exit code 0, after the requests in progress. The command line takes precedence over
@@ -92,22 +107,24 @@ def serve(
       windvane token add shop --store windvane.db
       windvane serve --store windvane.db --host 0.0.0.0
       windvane serve --config service.toml --log-format json
+      windvane serve --store postgresql://windvane@db.internal/windvane --host 10.0.0.5 --node a
     """
     from windvane.service.logs import configure_logging
     from windvane.service.server import serve as run
-    from windvane.service.store import StoreError
+    from windvane.service.store import StoreError, name_store
 
     configure_logging(log_format, log_level)
+    place = name_store(store)
 
     def announce(address: str) -> None:
-        lines = [] if log_format == "json" else [f"{address}  (store: {store}; Ctrl-C stops)"]  # its log has it
-        Answer({"address": address, "store": store}, lines).print(as_json)
+        lines = [] if log_format == "json" else [f"{address}  (store: {place}; Ctrl-C stops)"]  # its log has it
+        Answer({"address": address, "store": place}, lines).print(as_json)
         sys.stdout.flush()  # a reader of the pipe may wait for the address
 
     try:
         run(
-            store, host=host, port=port, rate=rate, most_bytes=body_limit, drain=drain, log_requests=access_log,
-            started=announce,
+            store, host=host, port=port, rate=rate, most_bytes=body_limit, most_streams=max_streams, drain=drain,
+            log_requests=access_log, node=node, url=url, ha=ha, started=announce,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
         if log_format == "json":  # every line must be a JSON object

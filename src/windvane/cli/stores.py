@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def open_store(path: Path, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
+def open_store(where: str, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
     """Open a store that a server may be using. Errors of the store are errors of the input."""
     from windvane.service.store import StoreError
     from windvane.service.store import open_store as open_by_address
 
     try:
-        with contextlib.closing(open_by_address(path, shared=True, create=create, read_only=read_only)) as store:
+        with contextlib.closing(open_by_address(where, shared=True, create=create, read_only=read_only)) as store:
             yield store
     except StoreError as error:
         raise InputError(str(error)) from None
@@ -48,10 +48,10 @@ def verify(store: Store = DEFAULT_STORE) -> Answer:
         try:
             report = verify_store(opened, lambda stream, done, total: bar(done, total, f"replaying {stream}"))
         except STORE_ERRORS as error:
-            raise InputError(f"{store}: cannot be read ({error})") from None
+            raise InputError(f"{opened.name}: cannot be read ({error})") from None
     rows = [[stream.stream, str(stream.events), _describe_stream(stream)] for stream in report.streams]
-    problems = [f"{store}: {problem.text}" for problem in report.problems]
-    table = Table(["stream", "events", "verdict"], rows, str(store))
+    problems = [f"{opened.name}: {problem.text}" for problem in report.problems]
+    table = Table(["stream", "events", "verdict"], rows, opened.name)
     return Answer(report.to_plain(), [*problems, table], 0 if report.is_sound else FAILED)
 
 
@@ -76,7 +76,10 @@ def backup(
 
     with _copying() as show:
         report = back_up(
-            store, to, lambda stage, done, total: show(done, total, stage), before_rename=_ignore_interrupts
+            _check_file(store),
+            to,
+            lambda stage, done, total: show(done, total, stage),
+            before_rename=_ignore_interrupts,
         )
     return Answer(report.to_plain(), [_describe(report)])
 
@@ -105,7 +108,7 @@ def restore(
 
     with _copying() as show:
         report = backups.restore(
-            backup, store, replace=replace, record_loss=record_loss, force=force,
+            backup, _check_file(store), replace=replace, record_loss=record_loss, force=force,
             before_rename=_ignore_interrupts, progress=lambda stage, done, total: show(done, total, stage),
         )  # fmt: skip
     lines = [_describe(report), *(f"problem: {problem.text}" for problem in report.verification.list_problems())]
@@ -119,6 +122,16 @@ def restore(
         lost = f"{events:,} events were acknowledged after the backup and are not in it"
         lines.append(f"stream {stream}: {lost} ({what})")
     return Answer({**report.to_plain(), "replaced": report.replaced, "lost": report.lost}, lines)
+
+
+def _check_file(store: str) -> Path:
+    """Return the path of a store in a file; a database has tools of its own for backups."""
+    from windvane.service.store import is_postgres, name_store
+
+    if is_postgres(store):
+        hint = "back up a database with the tools of PostgreSQL: see docs/cluster.md"
+        raise InputError(f"{name_store(store)}: --store must be a file; {hint}")
+    return Path(store)
 
 
 @contextlib.contextmanager

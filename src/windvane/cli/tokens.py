@@ -65,7 +65,7 @@ def list_tokens(store: Store = DEFAULT_STORE) -> Answer:
     rows = [(token.name, "full" if token.full else "read", token.created) for token in tokens]
     lines = [[name, rights, time.strftime("%Y-%m-%d %H:%M", time.localtime(at))] for name, rights, at in rows]
     document = {"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]}
-    return Answer(document, [Table(["token", "rights", "created"], lines, f"Tokens of {store}", left=3)])
+    return Answer(document, [Table(["token", "rights", "created"], lines, f"Tokens of {opened.name}", left=3)])
 
 
 def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:

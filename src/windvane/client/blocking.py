@@ -134,7 +134,12 @@ class Client(Connection):
 
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     ensure, unrecovered = _block(AsyncClient.ensure), _block(AsyncClient.unrecovered)
-    cluster = _block(AsyncClient.cluster)
+    cluster, unarchive, compact = (
+        _block(AsyncClient.cluster),
+        _block(AsyncClient.unarchive),
+        _block(AsyncClient.compact),
+    )
+    delete_stream, erase_context = _block(AsyncClient.delete_stream), _block(AsyncClient.erase_context)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
     refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)

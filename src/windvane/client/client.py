@@ -1,43 +1,38 @@
 """AsyncClient: a Python client of the decision service, with retries that never count anything twice.
 
-Every method is written here, once, as a coroutine. ``blocking.py`` runs the same coroutines for blocking code.
+Every method is written once, as a coroutine, here or in ``stream_calls.py``. ``blocking.py`` runs the same coroutines
+for blocking code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from windvane.arguments import check_not_negative, check_whole
+from windvane.arguments import check_whole
 from windvane.client import messages
-from windvane.client.connection import FIRST_PAUSE, Connection, check_answer
 from windvane.client.history import locate_error, read_columns, split_history
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
+from windvane.client.stream_calls import StreamCalls
 from windvane.client.transport import AsyncNetwork
-from windvane.cluster_map import ClusterInfo
 from windvane.records import (
     Decision,
     DecisionRecord,
+    ErasedContext,
     Explanation,
     LearnedRows,
     Name,
     PendingPage,
     Prediction,
     Predictions,
-    RefitReport,
     RewardReceipt,
     RewardStatus,
-    StreamInfo,
-    StreamPage,
-    StreamSummary,
-    UnavailableStream,
 )
 
 
-class AsyncClient(Connection):
+class AsyncClient(StreamCalls):
     """A client of the decision service for asynchronous code.
 
     Parameters and methods are those of :class:`windvane.Client`: write ``await``, ``async with`` and ``async for``.
@@ -69,126 +64,6 @@ class AsyncClient(Connection):
     async def close(self) -> None:
         """Close the connections of the running event loop. A later call opens one again."""
         await self._close()
-
-    # --- streams ---
-
-    async def ready(self, wait: float = 0.0) -> bool:
-        """Return whether the service is ready, at one of its addresses; ask repeatedly for up to ``wait`` seconds."""
-        end = time.monotonic() + check_not_negative("wait", wait)
-        while True:
-            for address in self._router.list_given():
-                try:
-                    check_answer(await self._exchange(address, "GET", "/readyz"))
-                    return True
-                except ClientError as error:
-                    if not error.is_temporary:
-                        raise
-            if time.monotonic() >= end:
-                return False
-            await self._pause(FIRST_PAUSE)
-
-    async def create(self, /, name: str, **settings: Any) -> StreamInfo:
-        """Create a stream.
-
-        Parameters
-        ----------
-        name
-            Name of the stream. If it exists, the error has the code ``"stream-exists"``; if an earlier attempt got no
-            answer and may have created the stream, ``is_unsure`` is also true.
-        **settings
-            ``title`` and the arguments of :class:`windvane.Agent`; the policy's own settings in a dict ``settings``.
-
-        Examples
-        --------
-        >>> client.create("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
-        """
-        body, stream = encode({"name": name, **settings}), name if messages.is_name(name) else None
-        return await self._send(StreamInfo, "POST", messages.STREAMS, body, stream=stream)
-
-    async def ensure(self, /, name: str, **settings: Any) -> StreamInfo:
-        """Create a stream unless it exists with the same settings. Call it when a program starts.
-
-        Parameters
-        ----------
-        name, **settings
-            As in :meth:`create`. Settings are compared by meaning, including defaults: ``"1h"`` equals ``"60m"``.
-            ``seed`` and ``title`` are compared only if you pass them.
-
-        Raises
-        ------
-        ClientError
-            With the code ``"settings-differ"`` if the settings differ, in which case ``pointers`` names them;
-            ``"archived"`` if the stream is archived.
-
-        Examples
-        --------
-        >>> client.ensure("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
-        """
-        return await self._send(StreamInfo, "PUT", build_path(name), encode(settings), stream=name)
-
-    async def streams(self) -> list[StreamSummary]:
-        """Return all streams, including archived ones, except those that the service could not recover."""
-        return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
-
-    async def cluster(self) -> ClusterInfo:
-        """Return the nodes of the cluster and the shards of streams that each owns.
-
-        Returns
-        -------
-        ClusterInfo
-            The map as the node that answers sees it. A service on a file is no cluster: it has no nodes and 0 shards.
-
-        Examples
-        --------
-        >>> [(node.name, node.url, len(node.shards)) for node in client.cluster().nodes]           # doctest: +SKIP
-        [('a', 'http://10.0.0.1:8000', 32), ('b', 'http://10.0.0.2:8000', 32)]
-        """
-        return await self._send(ClusterInfo, "GET", messages.CLUSTER)
-
-    async def unrecovered(self) -> list[UnavailableStream]:
-        """Return the streams that the service could not recover, and why. Calls about them raise ``"unrecovered"``."""
-        return (await self._send(StreamPage, "GET", f"{messages.STREAMS}?limit=1")).unavailable
-
-    async def info(self, stream: str) -> StreamInfo:
-        """Return a stream's counts, estimate, memory, drift, alerts and settings."""
-        return await self._send(StreamInfo, "GET", build_path(stream), stream=stream)
-
-    async def configure(self, /, stream: str, **changes: Any) -> StreamInfo:
-        """Change the ``title``, or what :meth:`windvane.Agent.configure` changes.
-
-        ``features`` is a complete new declaration.
-        """
-        return await self._send(StreamInfo, "PATCH", build_path(stream), encode(changes, keep_none=True), stream=stream)
-
-    async def refit(
-        self, /, stream: str, *, dry_run: bool = False, key: str | None = None, **settings: Any
-    ) -> RefitReport:
-        """Learn the log of a stream again with new settings, and replace its model.
-
-        Parameters
-        ----------
-        stream, dry_run, key
-            The stream; whether only to compare the models; an idempotency key, as in :meth:`decide`.
-        **settings
-            The settings to change, as in :meth:`create`.
-
-        Examples
-        --------
-        >>> client.refit("homepage", half_life="14d", dry_run=True).comparison.new.log_loss        # doctest: +SKIP
-        0.61
-        """
-        path, body = build_path(stream, "refit") + "?dry_run=true" * dry_run, encode(settings, keep_none=True)
-        return await self._send(RefitReport, "POST", path, body, check_key(key), stream=stream)
-
-    async def undo_refit(self, stream: str, *, key: str | None = None) -> StreamInfo:
-        """Undo the last refit: restore the model from before it, which learns the events since then."""
-        return await self._send(
-            StreamInfo, "POST", build_path(stream, "refit", "undo"), None, check_key(key), stream=stream
-        )
-
-    async def archive(self, stream: str) -> StreamInfo:
-        """Archive a stream: it can still be read, but no longer decides or learns."""
-        return await self._send(StreamInfo, "POST", build_path(stream, "archive"), stream=stream)
 
     # --- decisions and rewards ---
 
@@ -343,6 +218,19 @@ class AsyncClient(Connection):
             Explanation, "GET", build_path(stream, "decisions", decision, "explanation"), stream=stream
         )
 
+    async def erase_context(self, stream: str, decision: Decision | str) -> ErasedContext:
+        """Erase the context and the vectors of a decision; what was learned from it stays.
+
+        A pending decision is dropped: its reward is not learned.
+
+        Examples
+        --------
+        >>> client.erase_context("homepage", decision).status                                      # doctest: +SKIP
+        'rewarded'
+        """
+        path = build_path(stream, "decisions", decision, "context")
+        return await self._send(ErasedContext, "DELETE", path, stream=stream)
+
     async def pending(self, stream: str) -> list[Decision]:
         """Return the decisions whose rewards have not arrived."""
         return [
@@ -354,13 +242,13 @@ class AsyncClient(Connection):
     def events(self, stream: str, after: int = 0, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """Iterate over the log of a stream, from the event after number ``after``; at most ``limit`` events.
 
-        A transfer that breaks off is resumed after the last event that arrived.
+        A transfer that breaks off is resumed after the last event that arrived. Events that were removed because of the
+        stream's ``retention`` are left out.
 
         Examples
         --------
         >>> [event["kind"] for event in client.events("homepage", limit=2)]                        # doctest: +SKIP
         ['decided', 'rewarded']
         """
-        first = check_whole("after", after, 0)
-        end = None if limit is None else first + check_whole("limit", limit, 1)
-        return self._read_events(stream, build_path(stream, "events"), first, end)
+        most = None if limit is None else check_whole("limit", limit, 1)
+        return self._read_events(stream, build_path(stream, "events"), check_whole("after", after, 0), most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import ssl
@@ -211,21 +212,25 @@ class Connection:
                 return
             query["after"] = page.next
 
-    async def _read_events(self, stream: str, path: str, after: int, end: int | None) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events after number ``after``, up to number ``end``; resume where an answer breaks off."""
+    async def _read_events(
+        self, stream: str, path: str, after: int, limit: int | None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events after number ``after``, at most ``limit``; resume where an answer breaks off."""
         if self._router.wants_map:
             await self._fetch_map()
-        route, start = Route(self._router, stream), _now()
-        while end is None or after < end:
-            query = {"after": after} | ({"limit": end - after} if end else {})
+        route, start, left = Route(self._router, stream), _now(), math.inf if limit is None else limit
+        while left:
             try:
+                is_first = True  # the events before it may have been removed
+                query = {"after": after} | ({} if limit is None else {"limit": int(left)})
                 async for line in self._read_lines(route, f"{path}?{urlencode(query)}"):
                     event = messages.read(dict[str, Any], line)
                     if "error" in event:  # the last line of a log with an unreadable event
                         raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
-                    if event.get("number") != after + 1:
+                    number = event.get("number")
+                    if not isinstance(number, int) or number <= after or (number > after + 1 and not is_first):
                         raise messages.not_understood(f"not event {after + 1}")
-                    after, start = after + 1, _now()
+                    after, left, start, is_first = number, left - 1, _now(), False
                     route.note_progress()
                     yield event
                 return
@@ -264,7 +269,7 @@ def _draw_spread() -> float:
 def check_answer(answer: Answer) -> bytes:
     """Return the body of an answer, or raise the problem that it describes."""
     if 200 <= answer.status < 300:
-        return answer.body
+        return b"null" if answer.status == 204 else answer.body
     raise messages.build_error(answer.status, answer.body, get_header(answer.headers, b"retry-after") or "")
 
 

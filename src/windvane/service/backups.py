@@ -1,7 +1,7 @@
 """Back up a store while a server uses it, and restore a backup.
 
 Both copy the store as of one commit to a temporary file, verify that file as ``windvane verify`` does, and rename it:
-the target is either missing or a complete, verified store.
+the target is either missing or a complete, verified store. The copy of a store of an older format is migrated.
 
 A restored store ends where the backup was made. Later events are lost; the marks of the replaced store
 (:mod:`windvane.service.store.sqlite.marks`) tell how many. By default they are moved aside with it, because going back
@@ -22,18 +22,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from windvane.service.store import SqliteStore, StoreError
+from windvane.service.store import SqliteStore, StoreError, try_read
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.sqlite.database import (
     add_suffix,
     connect,
     create_private_file,
+    find_format,
     flush_folder,
     read_meta,
     remove_database,
 )
 from windvane.service.store.sqlite.marks import marks_path, read_marks
 from windvane.service.store.sqlite.opening import lock_store, open_file
-from windvane.service.store.sqlite.repair import BUILDING, COMPLETED
+from windvane.service.store.sqlite.repair import BUILDING, COMPLETED, copy_rows
 from windvane.service.verification import StoreReport, verify_store
 
 PAGES = 1024  # that are copied between two reports of progress: 4 MiB
@@ -163,11 +165,13 @@ def _copy(
     source: Path, target: Path, temporary: Path, progress: Progress, *, force: bool = False
 ) -> Iterator[tuple[Path, StoreReport]]:
     """Yield a verified copy of a store at ``temporary``, flushed to disk; remove it at the end if it still exists."""
-    with contextlib.closing(SqliteStore(source, shared=True, create=False, read_only=True)) as opened:
+    options = {"shared": True, "create": False, "read_only": True, "accept_old": True}
+    with contextlib.closing(SqliteStore(source, **options)) as opened:
         try:
             remove_database(temporary)
             create_private_file(temporary)
             _copy_pages(opened.path, temporary, progress)
+            _migrate(temporary)
             report = _verify(temporary, progress)
             if not report.is_sound and not force:
                 first = next(report.list_problems())
@@ -177,6 +181,7 @@ def _copy(
             raise StoreError(source, "not_copied", f"could not be copied to {target} ({error})") from None
         finally:
             remove_database(temporary)
+            remove_database(add_suffix(temporary, BUILDING))
 
 
 def _copy_pages(source: Path, target: Path, progress: Progress) -> None:
@@ -188,8 +193,25 @@ def _copy_pages(source: Path, target: Path, progress: Progress) -> None:
         reading.backup(
             writing, pages=PAGES, progress=lambda _, left, total: progress("copying", total - left, max(total, 1))
         )
-        writing.execute("PRAGMA journal_mode=DELETE")  # one file, also while it is verified; a server changes it back
-    descriptor = os.open(target, os.O_RDONLY)
+    _flush(target)
+
+
+def _migrate(path: Path) -> None:
+    """Replace a copy of an older format by one of the current format."""
+    with contextlib.closing(connect(path, "ro")) as connection:
+        format_ = try_read(find_format, path, connection)
+    if format_ is not None and format_ < FORMAT:  # a damaged one is reported when it is verified
+        new = add_suffix(path, BUILDING)
+        copy_rows(path, new)
+        _flush(new)
+        os.rename(new, path)
+
+
+def _flush(path: Path) -> None:
+    """Make a copy one file, also while it is verified, and flush it to disk. A server changes the mode back."""
+    with contextlib.closing(connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -109,9 +109,13 @@ class Charts:
             self._buckets[-1].model = model
 
     def read(self, store: Store, stream: int, last: int) -> bool:
-        """Add some of the stored events up to ``last``; return whether there are more."""
-        for event in store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)):
+        """Add some of the stored events up to ``last``; return whether there are more. Those that were removed from the
+        log are not in the charts."""
+        before = self.number
+        for event in store.read_events(stream, after=before, limit=min(READ_AT_ONCE, last - before)):
             self.add(event)
+        if self.number == before:
+            self.number = last
         return self.number < last
 
     def add(self, event: Event) -> None:

@@ -13,13 +13,14 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from windvane.service.store import Event, FencedError, Snapshot, Store
+from windvane.service.store import Erasure, Event, FencedError, Snapshot, Store
 
 Promise = asyncio.Future[None]
 NO_EPOCHS: Mapping[int, int] = {}
+NO_EPOCH = -1  # of a stream that was written without one
 
 
 class _Batch:
@@ -28,23 +29,39 @@ class _Batch:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
-        self.epochs: dict[int, int] = {}  # by stream, those of events that were made in the earliest epoch
-        self.fenced: frozenset[int] = frozenset()  # streams that another node has taken
+        self.epochs: dict[int, int] = {}  # by stream, the latest
+        self.fenced: dict[int, int] = {}  # streams that another node has taken, with the epochs that are over
+        self.erasures: list[Erasure] = []
         self.promise: Promise | None = None  # once a request waits for it
         self.since = 0.0  # when its first event was added
 
-    def omit(self, streams: frozenset[int]) -> None:
-        """Store nothing of ``streams``."""
-        self.fenced |= streams
+    def enter(self, stream: int, epoch: int) -> list[Event]:
+        """Note the epoch of what is added next. If the stream was lost and taken again since, what it had before can no
+        longer be stored: return it."""
+        if self.epochs.setdefault(stream, epoch) == epoch:
+            return []
+        self.epochs[stream] = epoch
+        return self._remove({stream})
+
+    def omit(self, streams: Collection[int]) -> None:
+        """Store nothing of ``streams``, whose epochs are over."""
+        self.fenced |= {stream: self.epochs.get(stream, NO_EPOCH) for stream in streams}
+        self._remove(streams)
+
+    def _remove(self, streams: Collection[int]) -> list[Event]:
+        removed = [event for event in self.events if event.stream in streams]
         self.events = [event for event in self.events if event.stream not in streams]
         self.snapshots = [(stream, snapshot) for stream, snapshot in self.snapshots if stream not in streams]
+        self.erasures = [erasure for erasure in self.erasures if erasure.stream not in streams]
+        return removed
 
 
 class Committer:
     """Writes to ``store`` in its own thread; everything else happens in the thread of the event loop.
 
     ``on_commit`` is called with the events of every commit and the seconds that it took, ``on_failure`` with the error
-    of the one that failed, ``on_fence`` with the streams that another node has taken, before their promises are kept.
+    of the one that failed, ``on_fence`` with the streams that another node has taken and the epochs that are over,
+    before their promises are kept.
     """
 
     def __init__(
@@ -52,7 +69,7 @@ class Committer:
         store: Store,
         on_commit: Callable[[list[Event], float], None],
         on_failure: Callable[[Exception], None],
-        on_fence: Callable[[frozenset[int]], None] = lambda _: None,
+        on_fence: Callable[[Mapping[int, int]], None] = lambda _: None,
     ) -> None:
         self._store, self._on_commit, self._on_failure, self._on_fence = store, on_commit, on_failure, on_fence
         self._loop, self._idle, self._ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
@@ -75,6 +92,7 @@ class Committer:
         self,
         events: Sequence[Event] = (),
         snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> Promise:
         """Return a promise that is kept when ``events`` and all events before them are on disk.
@@ -87,12 +105,13 @@ class Committer:
         if self._failure is not None:
             _break(batch, self._failure)
             return batch.promise
-        if not batch.since and (events or snapshots):
+        if not batch.since and (events or snapshots or erasures):
             batch.since = time.monotonic()
+        for stream, epoch in epochs.items():
+            self._count(batch.enter(stream, epoch), -1)
         batch.events += events
         batch.snapshots += snapshots
-        for stream, epoch in epochs.items():
-            batch.epochs[stream] = min(epoch, batch.epochs.get(stream, epoch))
+        batch.erasures += erasures
         self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
@@ -126,7 +145,7 @@ class Committer:
         batch, self._batch = self._batch, _Batch()
         if batch.promise is None or self._failure is not None:
             self._idle.set()
-        elif batch.events or batch.snapshots:
+        elif batch.events or batch.snapshots or batch.erasures:
             self._writing = batch
             self._queue.put(batch)
         else:  # nothing to store: the promise is for earlier events
@@ -146,9 +165,9 @@ class Committer:
         self._call(self._ended.set)
 
     def _append(self, batch: _Batch) -> None:
-        while batch.events or batch.snapshots:
+        while batch.events or batch.snapshots or batch.erasures:
             try:
-                return self._store.append(batch.events, batch.snapshots, epochs=batch.epochs)
+                return self._store.append(batch.events, batch.snapshots, batch.erasures, batch.epochs)
             except FencedError as fenced:
                 batch.omit(fenced.streams)
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from windvane import Agent
 from windvane.agent.coordinates import carry_settings
 from windvane.agent.core import AgentCore
+from windvane.agent.refit import NOT_OF_THE_AGENT
 from windvane.agent.times import Span, read_clock
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import NewStream, check_features
+from windvane.service.retention import check_retention, read_retention
 from windvane.service.streams import Done, Stream
 from windvane.warmup import warm_up
 
@@ -31,7 +33,9 @@ async def build_core(new: NewStream) -> AgentCore:
 
     def build() -> AgentCore:
         check_features(arguments.get("features"))
-        return Agent(**arguments).core
+        core = Agent(**arguments).core
+        check_retention(new.retention, core.settings["reward_timeout"])
+        return core
 
     try:
         return await asyncio.to_thread(build)
@@ -41,10 +45,11 @@ async def build_core(new: NewStream) -> AgentCore:
 
 async def create_stream(engine: Engine, new: NewStream) -> Stream:
     """Create a stream."""
-    await engine.refuse_if_taken(new.name)
+    await engine.registry.refuse_if_taken(new.name)
     core = await build_core(new)  # errors come before anything is stored
     await asyncio.to_thread(warm_up, [type(core.policy)])
-    return await engine.add_stream(new.name, json.dumps({"title": new.title, "agent": core.settings}))
+    config = {"title": new.title, "retention": new.retention, "agent": core.settings}
+    return await engine.registry.add(new.name, json.dumps(config))
 
 
 async def configure(engine: Engine, stream: Stream, changes: dict[str, Any]) -> Done:
@@ -57,6 +62,7 @@ async def configure(engine: Engine, stream: Stream, changes: dict[str, Any]) -> 
     size = 0 if features is None else math.inf  # to move the model to many of them takes long
     done = await engine.carry_out(stream, lambda: stream.configure(changes, read_clock()), size=size)
     engine.timeouts.begin(stream)
+    stream.compact_at = 0.0
     return done
 
 
@@ -78,6 +84,8 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
     names = find_differences(created, stream.core, wanted, with_seed=new.seed is not None)
     if "title" in new.model_fields_set and new.title != stream.title:
         names.append("title")
+    if "retention" in new.model_fields_set and read_retention(new.retention) != read_retention(stream.retention):
+        names.append("retention")
     if names:
         other = Problem("settings-differ", f"the stream {new.name!r} has another {' and '.join(names)}")
         other.errors = [_describe(stream, name, new) for name in names]
@@ -119,5 +127,5 @@ def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:
 
 def _describe(stream: Stream, name: str, new: NewStream) -> dict[str, str]:
     place = f"#/settings/{name}" if name in new.settings else f"#/{name}"
-    value = stream.title if name == "title" else stream.core.settings.get(name)
+    value = getattr(stream, name) if name in NOT_OF_THE_AGENT else stream.core.settings.get(name)
     return {"pointer": place, "detail": f"the stream has {value!r}"}

@@ -21,18 +21,27 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from windvane.agent.times import read_clock
-from windvane.service.cluster.placement import Placement
+from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
+from windvane.service.compaction import Compactions
 from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
+from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.snapshots import START_SHARE, Snapshots
-from windvane.service.store import STORE_ERRORS, DamageError, Event, FencedError, Snapshot, Store, StreamRow, is_damage
+from windvane.service.store import (
+    STORE_ERRORS,
+    DamageError,
+    Erasure,
+    Event,
+    Snapshot,
+    Store,
+    StreamRow,
+    is_damage,
+)
 from windvane.service.streams import Done, Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
@@ -44,12 +53,9 @@ STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on 
 SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
 STALL_TICK = 0.25  # seconds between checks of the running commit
-TICK = 1.0  # seconds between checks of timeouts and alerts
+TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
 REBUILDING = "it is being rebuilt after a failure"
-
-if TYPE_CHECKING:
-    from windvane.service.cluster.keeper import Keeper
 
 log = logging.getLogger("windvane.service")
 
@@ -60,16 +66,19 @@ class Engine:
 
     ``rows`` are all streams, by name, ``streams`` those in service; ``unavailable`` says why the others could not be
     rebuilt, ``failure`` why no request is answered now. While the service drains, it answers requests but is not ready.
+    ``most_streams``: how many there may be.
     """
 
     def __init__(
         self,
         store: Store,
         count_commit: Callable[[int, float], None] = lambda *_: None,
-        keeper: Keeper | None = None,
+        most_streams: int | None = None,
+        node: NodeSettings | None = None,
     ) -> None:
         self.store, self._count_commit = store, count_commit
-        self.placement = None if keeper is None else Placement(self, keeper)
+        self.registry = Registry(self, most_streams)
+        self.placement = None if node is None else Placement(self, node)
         self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
@@ -81,7 +90,7 @@ class Engine:
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
-        self._adding_since = 0.0  # when a stream began to be stored; 0: none is
+        self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
 
@@ -89,12 +98,11 @@ class Engine:
 
     async def start(self) -> None:
         """Begin to rebuild the streams. Requests are rejected until that is done."""
-        self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
-        if self.placement is not None:
-            self.placement.start(self._loop)
+        self.loop = asyncio.get_running_loop()
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
+        self.tasks.start(self.compactions.purge())
 
     async def stop(self) -> None:
         """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
@@ -120,11 +128,16 @@ class Engine:
             if self._committer is not None:
                 self._committer.give_up(error)
 
+    def begin_draining(self) -> None:
+        """Let other nodes take the streams, while requests are still accepted."""
+        if self.placement is not None and self.failure is None:
+            self.placement.leave()
+
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
         while True:
             try:
-                async with self._changing:  # no stream is created meanwhile
+                async with self.registry.changing:  # no stream is created meanwhile
                     if self._committer is not None:
                         await self._committer.close()
                     self._open(await asyncio.to_thread(self._read_store))
@@ -228,7 +241,7 @@ class Engine:
     def report_damage(self, error: Exception) -> None:
         """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
         if is_damage(error):
-            self._loop.call_soon_threadsafe(self.fail, error)
+            self.loop.call_soon_threadsafe(self.fail, error)
 
     @property
     def not_ready(self) -> NotReady | None:
@@ -241,7 +254,7 @@ class Engine:
     @property
     def backlog(self) -> tuple[int, float]:
         """How many events wait for the disk, and for how many seconds the oldest of them, or a new stream, has."""
-        seconds = time.monotonic() - self._adding_since if self._adding_since else 0.0
+        seconds = self.registry.waiting_seconds
         committer = self._committer
         return (0, seconds) if committer is None else (committer.waiting, max(seconds, committer.oldest_wait))
 
@@ -276,50 +289,14 @@ class Engine:
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
-            raise Problem("unknown-stream", f"there is no stream {name!r}")
+            raise unknown_stream(name)
         return self.streams[name]
 
-    async def add_stream(self, name: str, config: str) -> Stream:
-        """Store a new stream and serve it."""
-        adding = self.tasks.run_to_end(self._add_stream(name, config))
-        while not adding.done():
-            await asyncio.wait({adding}, timeout=STALL_TICK)
-            if self.failure is not None and self.failure.code == "stalled" and not adding.done():
-                raise unavailable(self.failure)
-        return adding.result()  # even if a recovery has begun: it is in the store
-
-    async def refuse_if_taken(self, name: str) -> None:
-        """Raise if no stream with this name can be created here."""
-        self.refuse_if_not_ready()
-        if self.placement is not None:
-            await self.placement.prepare(name)
-        if name in self.rows:
-            raise _taken(name)
-
-    async def _add_stream(self, name: str, config: str) -> Stream:
-        async with self._changing:
-            await self.refuse_if_taken(name)
-            self._adding_since = time.monotonic()
-            epoch = None if self.placement is None else self.placement.find_epoch(name)
-            try:
-                row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config, epoch=epoch)
-            except STORE_ERRORS as error:
-                self.report_damage(error)
-                raise Problem("unavailable", "the store cannot be written to") from error
-            except FencedError:
-                raise Problem("unavailable", TAKEN_OVER) from None
-            finally:
-                self._adding_since = 0.0
-            if row is None:
-                raise _taken(name)
-            stream = Stream(row, self.store)
-            if self.placement is not None:
-                if self.placement.find_epoch(name) != epoch:
-                    raise Problem("unavailable", TAKEN_OVER)
-                self.placement.admit(stream)
-            self.rows[row.name] = row
-            self.install(stream)
-            return stream
+    def forget(self, row: StreamRow) -> None:
+        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
+        del self.rows[row.name]
+        self.streams.pop(row.name, None)
+        self.unavailable.pop(row.name, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -401,7 +378,7 @@ class Engine:
         name, promise = stream.name, self._committer.add()
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, self.rows[name], self.store)
+            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, self.store)
             snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
         except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
             self.fail(error)
@@ -416,11 +393,13 @@ class Engine:
             self.install(rebuilt, snapshot)
             del self.unavailable[name]
 
-    def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
+    def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:
         """Hand the events of an operation to the committer, right after it: their order is that of the log."""
         self.refuse_if_replaced(stream)
         assert self._committer is not None  # a stream is served
-        promise = self._committer.add(events, epochs=stream.epochs)
+        promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
+        if erasures:
+            self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
         if self._snapshots.is_due(stream):
             self.tasks.start(self._snapshots.take(stream))
         return promise
@@ -440,19 +419,22 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
+        if stream.name not in self.rows:
+            raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
-            if (stream := self._by_id.get(id_)) is not None:
+            if (stream := self._by_id.get(id_)) is not None:  # else it was removed
                 stream.lookup.forget(number)
         self._count_commit(len(events), seconds)
 
-    def _note_fence(self, streams: frozenset[int]) -> None:
+    def _note_fence(self, epochs: Mapping[int, int]) -> None:
         """Drop streams that another node has taken: their last events were not stored."""
         assert self.placement is not None
-        self.placement.note_fence([self._by_id[id_].row for id_ in streams if id_ in self._by_id])
+        streams = [self._by_id[id_] for id_ in epochs if id_ in self._by_id]
+        self.placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
         """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
@@ -460,13 +442,11 @@ class Engine:
             self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
 
-    async def store_snapshot(self, stream: Stream) -> None:
-        """Store a snapshot of ``stream`` if it has changed, and wait until it and all events are stored."""
-        if self._snapshots.is_changed(stream):
-            with hold(stream):
-                snapshot = await asyncio.to_thread(stream.snapshot)
-            self._save_snapshot(stream, snapshot)
-        await self.flush()
+    async def save_snapshot(self, stream: Stream) -> None:
+        """Make a snapshot of ``stream`` if it has changed since the last one, and hand it over."""
+        await wait_while_held(stream)
+        if self.streams.get(stream.name) is stream and self._snapshots.is_changed(stream):
+            await self._snapshots.take(stream)
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
@@ -476,7 +456,7 @@ class Engine:
     # --- in the background -----------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Check timeouts, alerts and the store file periodically."""
+        """Check timeouts, retention, alerts and the store file periodically."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
@@ -485,15 +465,11 @@ class Engine:
             for stream in list(self.streams.values()):
                 try:
                     self.timeouts.begin(stream)
+                    self.compactions.begin(stream)
                     stream.log_alerts()
                     await self.views.sample_model(stream)
                 except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
 
-TAKEN_OVER = "another node took this stream over; retry with the same Idempotency-Key"
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-def _taken(name: str) -> Problem:
-    return Problem("stream-exists", f"a stream with the name {name!r} already exists", pointer="#/name")

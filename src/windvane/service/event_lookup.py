@@ -72,10 +72,11 @@ class EventLookup:
     def forget(self, number: int) -> None:
         """Forget the events up to ``number``, which are stored."""
         while self._unsaved and self._unsaved[0].number <= number:
-            event = self._unsaved.popleft()
-            self._keys.pop(event.key, None)
-            if self._store.is_remote:
+            event = self._unsaved[0]
+            if self._store.is_remote:  # first: a thread that no longer finds the event must know that it is stored
                 self._remember(event)
+            self._unsaved.popleft()
+            self._keys.pop(event.key, None)
 
     def _remember(self, event: Event) -> None:
         for wanted in (Wanted("key", event.key), Wanted("decision", event.decision)):
@@ -83,7 +84,9 @@ class EventLookup:
                 self._recent[wanted] = event.number
                 self._recent.move_to_end(wanted)
         while len(self._recent) > RECENT:
-            self._last_unknown = self._recent.popitem(last=False)[1]
+            oldest = next(iter(self._recent))
+            self._last_unknown = self._recent[oldest]
+            del self._recent[oldest]
 
     @property
     def last_stored(self) -> int:

@@ -33,6 +33,8 @@ KINDS = {
     "key-reused": Kind(409, "The Idempotency-Key was used for another request"),
     "stream-exists": Kind(409, "A stream with this name already exists"),
     "settings-differ": Kind(409, "The stream exists with other settings"),
+    "too-many-streams": Kind(409, "The service has as many streams as it may have"),
+    "no-retention": Kind(409, "The stream has no retention"),
     "no-refit": Kind(409, "The stream has no refit to undo"),
     "refit-running": Kind(409, "A refit is running, or the settings changed during it"),
     "no-token": Kind(401, "A token is required"),

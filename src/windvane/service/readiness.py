@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, MisplacedError, StoreError, is_damage
+from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -17,10 +17,25 @@ CAUSES = {
     "disk": "the store cannot be read or written",
     "stalled": "the disk does not respond",
     "misplaced": "the store file was moved, removed or replaced",
+    "database": "the database does not respond",
+    "clock": "the clock of this machine differs from that of the database",
+    "name": "another node has the same name",
+    "standby": "the database commits to no standby",
+    "format": "the store has another format",
     "internal": "an error in the service itself",
     "stopping": "the service is stopping",
 }
 """Every code, with what it means."""
+
+
+CAUSES_OF_STORES = {
+    "unreachable": "database",
+    "clock": "clock",
+    "name_taken": "name",
+    "no_standby": "standby",
+    "format": "format",
+}
+"""The cause by the code of a :class:`windvane.service.store.StoreError`; for any other code it is "damaged"."""
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
@@ -57,8 +72,12 @@ class NotReady(NamedTuple):
             return cls.of("stalled")
         if isinstance(error, MisplacedError):
             return cls.of("misplaced")
+        if isinstance(error, StoreError) and error.code in CAUSES_OF_STORES:
+            return cls.of(CAUSES_OF_STORES[error.code])
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
+        if isinstance(error, DatabaseError):
+            return cls.of("database")
         if not isinstance(error, (*STORE_ERRORS, OSError)):
             return cls.of("internal")
         number = error.errno if isinstance(error, OSError) else None

@@ -1,4 +1,5 @@
-"""Rebuild streams from the store: from the last snapshot and the events after it, or from all events."""
+"""Rebuild streams from the store: from the last snapshot and the events after it, or from all events. A stream whose
+log is not whole has a baseline, at which replays of all events begin."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.baselines import read_baseline
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.readiness import NotReady
 from windvane.service.store import STORE_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
@@ -69,7 +71,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
 def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]:
     """Yield events that record a loss: more events were acknowledged than the log has, because the write-ahead log was
     damaged or the store is a restored backup."""
-    marks = store.read_acknowledged()
+    marks = store.read_acknowledged() or {}
     for id_ in marks.keys() - {row.id for row in recovery.rows.values()}:
         log.error("a stream with %d acknowledged events is not in the store", marks[id_])
     for stream in recovery.streams.values():
@@ -94,16 +96,28 @@ def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
+def begin_stream(row: StreamRow, store: Store) -> Stream:
+    """Return a stream as it was before its first event, or at its baseline if its log is not whole."""
+    try:
+        baseline = read_baseline(row, store)
+        return create_stream(row, store, None if baseline is None else baseline.snapshot)
+    except (ReplayError, *STORE_ERRORS):
+        raise
+    except Exception as error:  # it was modified externally, or is of another version
+        raise ReplayError(row.name, None, f"its baseline cannot be used ({error})") from error
+
+
 def rebuild_stream(
     row: StreamRow, store: Store, *, from_start: bool = False, report: Callable[[], None] = lambda: None
 ) -> Stream:
-    """Return a stream rebuilt from its last snapshot, or ``from_start``. ``report`` is called for every event, and may
-    raise to end the replay."""
+    """Return a stream rebuilt from its last snapshot, or ``from_start``: from where its log begins. ``report`` is
+    called for every event, and may raise to end the replay."""
     try:
-        stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
+        snapshot = None if from_start else read_snapshot(row, store)
+        stream = begin_stream(row, store) if snapshot is None else create_stream(row, store, snapshot)
     except (ValueError, TypeError, KeyError, *STORE_ERRORS) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
-        stream = create_stream(row, store)
+        stream = begin_stream(row, store)
     for event in store.read_events(row.id, after=stream.number):
         report()
         apply_event(stream, event)

@@ -4,6 +4,9 @@ A thread learns the new model from the events on disk, in slices, while the stre
 up with newer events; the stream is held only for the last few. An event records the swap. Its replay learns the same
 events again with the same settings, which gives the same model to the last bit. To undo a refit, the model from before
 it is rebuilt from the log and learns the decisions and rewards since then.
+
+Of a log that is not whole, a refit learns what is left. Replays begin at the baseline, so that a refit is only replayed
+if nothing that it learned was erased since, and only such a refit can be undone.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.agent.times import read_clock
 from windvane.errors import ArgumentError
+from windvane.service.baselines import find_start, read_baseline
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
-from windvane.service.store import Store, UnreadableEventError, check_event
+from windvane.service.retention import check_retention
+from windvane.service.store import SnapshotError, Store, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
@@ -77,12 +82,14 @@ class LogReader:
 
 def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
     """Return a function that builds the new, empty model, in any thread."""
-    arguments, arms = renew_settings(stream.core, changes), stream.first_arms
+    arguments = renew_settings(stream.core, changes)
 
     def build(_: Work) -> LogReader:
-        learner = LogLearner(AgentCore(**arguments), arms)
+        start = find_start(stream.row, read_baseline(stream.row, stream.store))
+        learner = LogLearner(AgentCore(**arguments), start.arms[-1], earlier=start.arms[:-1])
+        learner.skipped = start.number
         warm_up([type(learner.core.policy)])
-        return LogReader(learner, stream.store, stream.id, 0, stream.row.digest)
+        return LogReader(learner, stream.store, stream.id, start.number, start.chain)
 
     return build
 
@@ -100,7 +107,9 @@ def _rebuild_before(stream: StreamState, number: int, work: Work) -> StreamState
     function: if it replayed others, each pair of a refit and an undo would double the time.
     """
     store, before = stream.store, stream.begin_again()
-    events = store.read_events(stream.id, limit=number - 1)
+    if before.number >= number:
+        raise Problem("no-refit", f"the last refit (event {number}) cannot be undone: events before it were erased")
+    events = store.read_events(stream.id, after=before.number, limit=number - 1 - before.number)
     undone = {event.outcome["refit"]: event.number for event in events if event.kind == REFIT_UNDONE}
     while (first := before.number) < number - 1:
         work.pause()
@@ -135,6 +144,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
         return again
     try:
         check_features(changes.get("features"))
+        check_retention(stream.retention, changes.get("reward_timeout"), "reward_timeout")
         build = begin_refit(stream, changes)
     except ValueError as error:
         raise invalid(error) from None
@@ -176,6 +186,8 @@ async def _learn_beside(
     stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
     work = Work(lambda: engine.is_closing)
     try:
+        async with stream.erasing:  # what is being erased must not be learned; from now on nothing is erased
+            pass
         reader = await _run_in_thread(build, work)
         behind = FEW + 1
         while behind > FEW:
@@ -196,6 +208,9 @@ async def _learn_beside(
                 done = adopt(learner)
             await engine.commit(stream, done.events)
             return done
+    except SnapshotError as error:
+        text = f"the baseline of the stream cannot be used ({error}); run `windvane verify` for details"
+        raise Problem("unreadable", text) from None
     except ValueError as error:
         problem = invalid(error)
         if isinstance(error, ArgumentError) and error.path[0] == "log":  # which is not in the body

@@ -56,6 +56,7 @@ _ArmForms = (
 Arms = Annotated[Any, _describe(_ArmForms | None, "The arms on offer. Omit them if the features declare them.")]
 Context = Annotated[Any, _describe(Fields | None, "Fields of the context, if features are declared.")]
 Duration = Annotated[Any, _describe(str | float | None, 'A number of decisions, or a time such as "2d".')]
+Retention = Annotated[Any, _describe(str | None, 'How long events are kept, a time such as "90d". Default: forever.')]
 Features = Annotated[Any, _describe(dict[str, Any] | None, "Fields of contexts and arms: see windvane.Features.")]
 Scaling = Annotated[Any, _describe(str | dict[str, Vector] | None, '"fit", or {"center": [...], "spread": [...]}.')]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"}, max_length=MAX_TEXT)]
@@ -131,6 +132,7 @@ class StreamChanges(AgentChanges):
     """Settings of a running stream to change. Omitted settings keep their values."""
 
     title: Title = None
+    retention: Retention = None
 
 
 def _limit_settings(settings: Any) -> Any:
@@ -169,7 +171,7 @@ class AgentArguments(AgentChanges):
     @classmethod
     def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in settings:
-            if name in {"name", "title", "self", *_DEFAULTS, *cls.model_fields}:
+            if name in {"name", "title", "retention", "self", *_DEFAULTS, *cls.model_fields}:
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
             if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
@@ -178,7 +180,7 @@ class AgentArguments(AgentChanges):
 
     def agent_arguments(self) -> dict[str, Any]:
         """Return the agent's arguments in the request."""
-        given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
+        given = self.model_dump(exclude={"name", "title", "retention", "settings"}, exclude_unset=True)
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
@@ -188,6 +190,7 @@ class StreamSettings(AgentArguments):
     model_config = ConfigDict(json_schema_extra={"examples": [{"dim": 2, "reward_timeout": "2d"}]})
 
     title: Title = None
+    retention: Retention = None
 
 
 class NewStream(StreamSettings):

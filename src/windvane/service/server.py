@@ -14,6 +14,7 @@ import ipaddress
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -26,11 +27,13 @@ from types import FrameType
 import uvicorn
 
 import windvane
+from windvane.client.address import Address
 from windvane.errors import ArgumentError
+from windvane.service.cluster.placement import NodeSettings
 from windvane.service.connections import limit_connections, raise_file_limit
-from windvane.service.http.app import MOST_BYTES, create_app
+from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
-from windvane.service.store import STORE_ERRORS, Store, StoreError, open_store
+from windvane.service.store import STORE_ERRORS, Store, StoreError, is_postgres, open_store
 from windvane.service.supervision import Supervisor
 
 BACKLOG = 1000  # connections that wait to be accepted
@@ -39,6 +42,7 @@ SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event lo
 STOP_SECONDS = 5  # to wait for requests in progress
 EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 log = logging.getLogger("windvane.service")
@@ -51,11 +55,16 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     drain: float = 0.0,
     log_requests: bool = False,
+    node: str | None = None,
+    url: str | None = None,
+    ha: bool = False,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
+    """Serve the store at ``path``, or a part of its streams, until SIGTERM, SIGINT or SIGHUP. Call it from the main
+    thread.
 
     From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted;
     requests in progress are answered, and a snapshot of every stream is stored. If a thread is then still waiting for
@@ -64,15 +73,21 @@ def serve(
     Parameters
     ----------
     path
-        The store. It is created if it does not exist.
+        The store: a file, or the address of a PostgreSQL database, which several servers can share. It is created if it
+        does not exist. A database that cannot be reached is waited for.
     host, port
         Where to listen. Port 0 chooses a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
         Requests per second per client (0: no limit), and the largest request body in bytes.
+    most_streams
+        How many streams there may be, including archived ones.
     drain
         Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
         Whether to write a line to the log for every request.
+    node, url, ha
+        Of a server that shares a database: its name, the address at which the other servers and clients reach it, and
+        whether the database must commit to a standby as well.
     started
         Called with the address once ``/healthz`` is answered. Recovery may still be running, as ``/readyz`` reports.
 
@@ -83,16 +98,25 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    with _bind(host, port) as listener, _exit_in_time() as begin_exit, contextlib.closing(open_store(path)) as store:
+    options: dict[str, bool] = {"lazy": True, "needs_standby": ha} if is_postgres(path) else {}
+    for argument, value in (("node", node), ("url", url), ("ha", ha or None)):
+        if value is not None and not options:
+            raise ArgumentError(argument, value, "left out: the store is a file, which only one server can use")
+    with (
+        _bind(host, port) as listener,
+        _exit_in_time() as begin_exit,
+        contextlib.closing(open_store(path, **options)) as store,
+    ):
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
-            hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
+            hint = f"other machines can reach it; add a token first: windvane token add NAME --store {store.name}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
+        settings = _describe_node(listener, name, node, url) if options else None
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
-            store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing,
-            log_requests=log_requests,
+            store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
+            closing=closing, log_requests=log_requests, node=settings,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
 
@@ -103,6 +127,21 @@ def serve(
 
         _run(_Server(app, drain, report_start, closing, begin_exit), listener)
         log.info("stopped")
+
+
+def _describe_node(listener: socket.socket, host: str, node: str | None, url: str | None) -> NodeSettings:
+    """Return the name and the address of this server; raise if they are not valid."""
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "[::]"):
+        host = socket.gethostname()
+    name, address = node or f"{socket.gethostname()}-{port}", (url or f"http://{host}:{port}").rstrip("/")
+    if not re.fullmatch(NODE_NAME, name):
+        raise ArgumentError("node", name, "1 to 64 letters, digits, '.', '_' and '-'")
+    try:
+        Address(address, {}, 1.0)
+    except ValueError:
+        raise ArgumentError("url", address, "an address such as http://10.0.0.5:8000") from None
+    return NodeSettings(name, address, windvane.__version__)
 
 
 def is_loopback(host: str) -> bool:
@@ -119,6 +158,8 @@ def _has_token(store: Store) -> bool:
     try:
         return bool(store.read_tokens())
     except STORE_ERRORS as error:
+        if store.is_remote:  # it is waited for, and without a token nobody is admitted
+            return True
         raise StoreError(store.name, "unreadable", str(error)) from None
 
 
@@ -186,6 +227,7 @@ class _Server(uvicorn.Server):
         if self._engine.is_draining and not self._is_announced:
             self._is_announced = True
             self._supervisor.stop()
+            self._engine.begin_draining()
             log.info("stopping", extra={"fields": {"drain_seconds": self._drain}})
         if self._stop_at <= time.monotonic():
             self.should_exit = True

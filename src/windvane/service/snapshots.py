@@ -44,15 +44,18 @@ class Snapshots:
         self._progress: dict[int, _Progress] = {}
 
     def begin(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
-        """Record that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``."""
+        """Record that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``. Those
+        that are under way are not saved."""
         self._progress[stream.id] = _Progress(number, seconds)
 
     def add_work(self, stream: Stream, seconds: float) -> None:
-        self._progress[stream.id].seconds += seconds
+        if (progress := self._progress.get(stream.id)) is not None:  # else all streams were rebuilt meanwhile
+            progress.seconds += seconds
 
     def is_changed(self, stream: Stream) -> bool:
-        """Return whether the stream has events after its last snapshot."""
-        return stream.number != self._progress[stream.id].number
+        """Return whether the stream has events after its last snapshot, and none is being made."""
+        progress = self._progress[stream.id]
+        return stream.number != progress.number and not progress.is_packing
 
     def is_due(self, stream: Stream, share: float = 1.0) -> bool:
         progress = self._progress[stream.id]
@@ -76,7 +79,9 @@ class Snapshots:
 
         async def save() -> None:
             try:
-                self._save(stream, await asyncio.to_thread(now or await copy()))
+                snapshot = await asyncio.to_thread(now or await copy())
+                if self._progress[stream.id] is progress:  # else it may hold what was erased meanwhile
+                    self._save(stream, snapshot)
             except Exception:  # the events are enough to rebuild the stream
                 log.exception("no snapshot of stream %r could be made", stream.name)
             finally:

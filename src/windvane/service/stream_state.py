@@ -7,20 +7,22 @@ is rebuilt from its log equals the one that wrote the log to the last bit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from windvane.agent import AgentCore, ClosedDecision, UnknownDecisionError
 from windvane.agent.history import LearnedHistory
 from windvane.agent.pending import RewardOutcome
-from windvane.agent.refit import LogLearner
+from windvane.agent.refit import NOT_OF_THE_AGENT, LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import Name, to_plain
+from windvane.records import to_plain
 from windvane.service import requests
+from windvane.service.baselines import read_baseline
 from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
 from windvane.service.refit import Work, begin_refit, begin_undo
+from windvane.service.retention import check_retention
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
@@ -34,24 +36,39 @@ class ReplayError(WindvaneError):
         super().__init__(f"{place}: {problem}")
 
 
+class Removed(NamedTuple):
+    """The events that compactions removed: the number and the time of the last one, and the time of the first."""
+
+    number: int
+    first_time: float
+    last_time: float
+
+
 class StreamState:
-    """A stream as it was created, or as it was at ``snapshot``: an agent, and the place in its log."""
+    """A stream as it was created, or as it was at ``snapshot``: an agent, and the place in its log.
+
+    ``retention``: how long events are kept, such as "90d"; None: forever.
+    """
 
     def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
         self.row, self.store = row, store
         self.id, self.name, self.created = row.id, row.name, row.created
-        self.archived: float | None
+        self.archived: float | None = None
+        self.removed: Removed | None = None
         self.refits: list[int] = []  # the events of the refits that were not undone
         self.differences = 0  # decisions for which a replay preferred another arm
         if snapshot is None:
             config = json.loads(row.config)
-            self.core, self.title, self.archived = AgentCore(**config["agent"]), config["title"], None
+            self.core, self.title = AgentCore(**config["agent"]), config["title"]
+            self.retention: str | None = config.get("retention")  # streams of older versions have none
             self.number, self.chain = 0, row.digest  # of the last event
         else:
             extra = json.loads(snapshot.extra)
             self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
             self.title, self.archived, self.refits = extra["title"], extra["archived"], list(extra["refits"])
+            self.retention = extra.get("retention")
             self.number, self.chain = snapshot.number, snapshot.chain
+            self.removed = Removed(*extra["removed"]) if extra.get("removed") else None
         _close_nothing(self.core)
 
     def apply(self, event: Event) -> dict[str, Any]:
@@ -83,8 +100,10 @@ class StreamState:
                 return {"rows": self.core.adopt(self.read_history(event.request or b"", None))}
             case kinds.CONFIGURED:
                 self.apply_changes(recorded["changes"])
-            case kinds.ARCHIVED:
-                self.archived = event.time
+            case kinds.ARCHIVED | kinds.UNARCHIVED:
+                self.archived = event.time if event.kind == kinds.ARCHIVED else None
+            case kinds.ERASED:
+                self.core.drop(recorded["decision"])
             case kinds.REFITTED:
                 work = Work()
                 learner = begin_refit(self, recorded["settings"])(work).read(event.number - 1, work)
@@ -92,6 +111,8 @@ class StreamState:
             case kinds.REFIT_UNDONE:
                 work = Work()
                 self.adopt_undo(begin_undo(self)(work).read(event.number - 1, work))
+            case kinds.COMPACTED:
+                raise ReplayError(self.name, event.number, "removed events, and the state after it is missing")
             case kinds.LOST:
                 pass
             case _:
@@ -125,7 +146,8 @@ class StreamState:
 
     def copy(self) -> Callable[[], Snapshot]:
         """Copy the stream as it is now; the function returned makes the snapshot later, in any thread."""
-        extra = json.dumps({"title": self.title, "archived": self.archived, "refits": self.refits}).encode()
+        names = ("title", "archived", "refits", "retention", "removed")
+        extra = json.dumps({name: getattr(self, name) for name in names}).encode()
         number, chain, pack = self.number, self.chain, self.core.pack()
         return lambda: Snapshot(number, chain, pack(), extra)
 
@@ -157,8 +179,20 @@ class StreamState:
             raise invalid(error) from None
 
     def apply_changes(self, changes: dict[str, Any]) -> None:
-        self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
-        self.title = changes.get("title", self.title)
+        timeout = changes.get("reward_timeout", self.core.settings["reward_timeout"])
+        if "retention" in changes:
+            check_retention(changes["retention"], timeout)
+        else:
+            check_retention(self.retention, timeout, "reward_timeout")
+        self.core.configure(**{name: value for name, value in changes.items() if name not in NOT_OF_THE_AGENT})
+        self.title, self.retention = (changes.get(name, getattr(self, name)) for name in NOT_OF_THE_AGENT)
+
+    def remove(self, removed: Removed, decisions: Iterable[str]) -> None:
+        """Forget the ``decisions`` whose events are ``removed``."""
+        for decision in decisions:
+            self.core.drop(decision)
+            self.core.decisions.closed.pop(decision, None)
+        self.removed = removed
 
     def adopt_refit(self, learner: LogLearner, number: int | None = None) -> None:
         self.core = _close_nothing(learner.finish())
@@ -168,14 +202,10 @@ class StreamState:
         self.core = _close_nothing(learner.finish())
         self.refits.pop()
 
-    @property
-    def first_arms(self) -> list[Name]:
-        """The arms that the features declared when the stream was created."""
-        return list((json.loads(self.row.config)["agent"]["features"] or {}).get("arms", ()))
-
     def begin_again(self) -> StreamState:
-        """Return the stream as it was before its first event."""
-        return StreamState(self.row, self.store)
+        """Return the stream as it was before its first event, or at its baseline if its log is not whole."""
+        baseline = read_baseline(self.row, self.store)
+        return StreamState(self.row, self.store, None if baseline is None else baseline.snapshot)
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

@@ -10,7 +10,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from windvane.records import (
     Decision,
     DecisionRecord,
     DecisionStatus,
+    RemovedEvents,
     RewardReceipt,
     StreamInfo,
     to_datetime,
@@ -35,7 +36,7 @@ from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
 from windvane.service.store import Event, Snapshot, Store, StreamRow
 from windvane.service.store import events as kinds
-from windvane.service.stream_state import StreamState, describe_closed
+from windvane.service.stream_state import Removed, StreamState, describe_closed
 
 REFITS = (kinds.REFITTED, kinds.REFIT_UNDONE)
 MAX_CLOSED, CLOSING_SECONDS = 1000, 0.005
@@ -67,6 +68,8 @@ class Stream(StreamState):
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
         self.closing: asyncio.Future[None] | None = None  # while due decisions are closed in slices
+        self.erasing = asyncio.Lock()  # held while something of it is erased
+        self.compact_at = 0.0  # the time when events may be older than the retention; 0: not known
         self.has_backlog = False  # whether the last operation left due decisions open, because they were many
         self.seconds = 0.0  # that the last operation took
         self._new_events: list[Event] = []
@@ -191,6 +194,27 @@ class Stream(StreamState):
             self._log(kinds.ARCHIVED, self.archived, b"{}")
         return Done(200, to_json(self.info()), self.take_events())
 
+    def unarchive(self, now: float) -> Done:
+        """Let an archived stream decide and learn again. Timeouts that passed meanwhile have passed."""
+        if self.archived is not None:
+            self.archived = None
+            self._log(kinds.UNARCHIVED, now, b"{}")
+        return Done(200, to_json(self.info()), self.take_events())
+
+    def erase_context(self, decision: str, now: float) -> list[Event]:
+        """Record that the context of a decision is erased; a decision that is open is dropped."""
+        self._log(kinds.ERASED, now, to_json({"decision": decision}))
+        self.core.drop(decision)
+        return self.take_events()
+
+    def compact(self, removed: Removed, decisions: Sequence[str], now: float) -> list[Event]:
+        """Record that events are ``removed``, with their ``decisions``; those that are open are dropped."""
+        dropped = [decision for decision in decisions if decision in self.core.decisions.open]
+        times = {"first_time": to_datetime(removed.first_time), "last_time": to_datetime(removed.last_time)}
+        self._log(kinds.COMPACTED, now, to_json({"removed": removed.number, **times, "dropped": dropped}))
+        self.remove(removed, decisions)
+        return self.take_events()
+
     def record_loss(self, acknowledged: int, now: float) -> list[Event]:
         """Record that events up to number ``acknowledged`` were acknowledged but are not in the log."""
         self._log(kinds.LOST, now, to_json({"acknowledged": acknowledged}))
@@ -261,10 +285,11 @@ class Stream(StreamState):
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        events = self.lookup.of_decision(decision)
-        if not events:
-            raise Problem("unknown-decision", f"there is no decision {decision!r}")
-        outcome, reward, late = events[0].outcome, None, None
+        return self.describe_decision(self._find_events(decision))
+
+    def describe_decision(self, events: Sequence[Event]) -> DecisionRecord:
+        """Return a decision with its status and reward; ``events``: all of its events."""
+        decision, outcome, reward, late = events[0].decision or "", events[0].outcome, None, None
         for event in events[1:]:
             value = event.outcome.get("sum", event.outcome["value"])
             reward, late = (reward, value) if event.kind == kinds.LATE else (value, late)
@@ -274,6 +299,9 @@ class Stream(StreamState):
             reward=reward,
             late_reward=late,
         )
+
+    def _find_events(self, decision: str) -> Sequence[Event]:
+        return check_decision(decision, self.lookup.of_decision(decision))
 
     def _find_status(self, decision: str, reward: float | None) -> DecisionStatus:
         """Return the status of a decision. One that was dropped long ago counts as expired."""
@@ -286,7 +314,12 @@ class Stream(StreamState):
         """Return the fields of a stream beyond those of its agent."""
         archived = None if self.archived is None else to_datetime(self.archived)
         times = {"created": to_datetime(self.created), "archived": archived}
-        return {"name": self.name, "title": self.title, "events": self.number, **times}
+        removed = None
+        if self.removed is not None:
+            number, *ends = self.removed
+            removed = RemovedEvents(number=number, first=to_datetime(ends[0]), last=to_datetime(ends[1]))
+        log = {"events": self.number, "retention": self.retention, "removed": removed}
+        return {"name": self.name, "title": self.title, **log, **times}
 
     def info(self) -> StreamInfo:
         """Return the record of the stream."""
@@ -318,6 +351,13 @@ class Stream(StreamState):
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
+
+
+def check_decision(decision: str, events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of a decision; raise if it does not exist, or only later events of it are left in the log."""
+    if not events or events[0].kind != kinds.DECIDED:
+        raise Problem("unknown-decision", f"there is no decision {decision!r}")
+    return events
 
 
 def _is_same(event: Event, kind: int, raw: bytes) -> bool:

@@ -37,6 +37,17 @@ class Timeouts:
             await asyncio.shield(stream.closing)
             await wait_while_held(stream)
 
+    async def close_due(self, stream: Stream) -> None:
+        """Wait until all decisions that are due now are closed."""
+        now = read_clock()
+        while stream.is_due(now):
+            self._engine.refuse_if_replaced(stream)
+            await wait_while_changing(stream)
+            self.begin(stream)
+            if stream.closing is not None:
+                await asyncio.shield(stream.closing)
+            await self._engine.turnstile.wait()
+
     async def _close(self, stream: Stream, closing: asyncio.Future[None]) -> None:
         """Close due decisions, some at a time: other requests have a turn while these are written to disk."""
         try:

@@ -2,42 +2,49 @@
 
 The file must be intact, every event must match its checksum, and a replay of the whole log must give every recorded
 outcome and the state from which a server would start: numbers computed by the model up to rounding, everything else
-exactly. A store can be verified beside the server that uses it.
+exactly. The replay of a log that is not whole begins at its baseline; the checksums of the events that are left before
+it are checked. A store can be verified beside the server that uses it.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
-from windvane.agent.archive import read_archive
-from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
-from windvane.service.store import READ_ERRORS, STORE_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
+from windvane.records import to_datetime, to_plain
+from windvane.service.baselines import read_baseline
+from windvane.service.recovery import apply_event, begin_stream, check_end, read_snapshot
+from windvane.service.state_comparison import (
+    DIFFERENT,
+    EQUAL,
+    ROUNDED,
+    compare_models,
+    compare_outcomes,
+    compare_snapshots,
+    find_worst,
+)
+from windvane.service.store import (
+    READ_ERRORS,
+    STORE_ERRORS,
+    Baseline,
+    Event,
+    SnapshotError,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+    try_read,
+)
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 
-ROUNDING = 1e-9
-"""Relative difference that is attributed to rounding. Processors differ by about 1e-16 per operation, which adds up to
-about 1e-10 over the 1e6 operations of a long stream. This leaves a factor of ten."""
 LAST_REQUESTS = 20  # requests to decide whose vectors are compared: some rounds of every arm
 SHOWN = 3  # keys that a message names
-NOTES = ("lost", "no_mark", "other_version", "rounding")  # codes of findings that are no problems
+NOTES = ("lost", "no_mark", "other_version", "rounding", "removed", "erased")  # codes of findings that are no problems
 
-EQUAL, ROUNDED, DIFFERENT = range(3)  # how well two values agree
-_SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
-_COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model computes; all others are exact
-_EXACT_ARRAYS = ("pending/round", "pending/time", "pending/reward", "pending/delay")
-_SOLVER_STATE = ("checksum", "passes", "status")
-"""Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
-far an iterative solution has come."""
-
-Comparison = tuple[int, str]  # how well two things agree, and the name of the part that agrees least
 Progress = Callable[[str, int, int], None]
 
 
@@ -97,22 +104,37 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
         Called with the name of a stream, the number of events done, and the total.
     """
     # The marks are read before the log, so that no mark is newer than the log that it is compared with.
-    marks = try_read(store.read_acknowledged) or {}
+    marks = _read_marks(store)
     problems = [Finding("structure", text) for text in store.find_damage()]  # rows may be unreadable below
     for name in try_read(store.read_damaged_tokens) or ():
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
-    rows = try_read(store.read_streams) or []
-    for number in sorted(set(marks) - {row.id for row in rows}):
-        text = f"stream {number} is missing; it had {marks[number]} acknowledged events"
+    rows = try_read(store.read_streams)
+    if rows is None and not problems:  # a database that has just become unreachable must not pass for an empty one
+        problems.append(Finding("structure", "the streams cannot be read"))
+    for number in sorted({*(marks or ())} - {row.id for row in rows or ()}):
+        text = f"stream {number} is missing; it had {(marks or {})[number]} acknowledged events"
         problems.append(Finding("missing_stream", text))
-    return StoreReport(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
+    return StoreReport(problems, [_StreamCheck(store, row, marks, progress).check() for row in rows or ()])
+
+
+def verify_stream(store: Store, row: StreamRow, progress: Progress = lambda *_: None) -> StreamReport:
+    """Verify one stream of a store, without its mark."""
+    return _StreamCheck(store, row, None, progress).check()
+
+
+def _read_marks(store: Store) -> dict[int, int] | None:
+    """Return the last acknowledged event by stream, None for a store without marks. Unreadable ones are missing."""
+    try:
+        return store.read_acknowledged()
+    except READ_ERRORS:
+        return {}
 
 
 class _StreamCheck:
-    """Verifies one stream."""
+    """Verifies one stream. ``marks``: the last acknowledged events by stream; None: they are not looked at."""
 
-    def __init__(self, store: Store, row: StreamRow, acknowledged: int | None, progress: Progress) -> None:
-        self._store, self._row, self._acknowledged, self._progress = store, row, acknowledged, progress
+    def __init__(self, store: Store, row: StreamRow, marks: Mapping[int, int] | None, progress: Progress) -> None:
+        self._store, self._row, self._marks, self._progress = store, row, marks, progress
         self._report = StreamReport(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)
         self._counts: Counter[str] = Counter()  # of events that differ from their replay
@@ -124,7 +146,11 @@ class _StreamCheck:
                 self._report.events = self._store.last_number(self._row.id)
                 self._check_keys()
                 self._check_mark()
+                if (baseline := read_baseline(self._row, self._store)) is not None:
+                    self._check_start(baseline)
                 self._check_snapshot(self._replay())
+        except SnapshotError as error:
+            self._report.add("baseline", f"its baseline cannot be used ({error})")
         except ReplayError as error:
             self._report.add("replay", str(error))
         except READ_ERRORS as error:
@@ -138,19 +164,46 @@ class _StreamCheck:
             self._report.add("repeated_keys", f"{len(keys)} keys were used by more than one request ({names})")
 
     def _check_mark(self) -> None:
-        last = self._report.events
-        if self._acknowledged is None:
+        if self._marks is None:
+            return
+        last, acknowledged = self._report.events, self._marks.get(self._row.id)
+        if acknowledged is None:
             self._report.add("no_mark", "it has no mark: whether acknowledged events are missing is not known")
-        elif self._acknowledged > last:
-            text = f"events {last + 1} to {self._acknowledged} were acknowledged and are not in the log"
+        elif acknowledged > last:
+            text = f"events {last + 1} to {acknowledged} were acknowledged and are not in the log"
             self._report.add("missing_events", f"{text} (a damaged write-ahead log, or a restored backup)")
 
-    def _replay(self) -> Stream:
-        """Replay the whole log, and compare every outcome."""
-        stream, total = create_stream(self._row, self._store), self._report.events
-        self._progress(stream.name, 0, total)
+    def _check_start(self, baseline: Baseline) -> None:
+        """Check the events that are left before the baseline, and report what was erased."""
+        number, last, erased = baseline.removed, baseline.snapshot.number, 0
+        chain = baseline.removed_chain if number else self._row.digest
         try:
-            for event in self._store.read_events(stream.id):
+            for event in self._store.read_events(self._row.id, limit=last - number):
+                if event.number != number + 1:
+                    raise ReplayError(self._row.name, event.number, f"follows event {number}")
+                check_event(chain, event)
+                number, chain = event.number, event.chain
+                erased += event.request is None and event.request_digest is not None
+                self._progress(self._row.name, number, self._report.events)
+        except UnreadableEventError as error:
+            raise ReplayError(self._row.name, error.number, error.problem) from None
+        except READ_ERRORS as error:
+            raise ReplayError(self._row.name, number + 1, f"cannot be read ({error})") from None
+        if number < last:
+            raise ReplayError(self._row.name, number + 1, "cannot be read")
+        if baseline.removed > 0:
+            times = [to_plain(to_datetime(time)) for time in (baseline.first_time or 0.0, baseline.last_time or 0.0)]
+            text = f"events 1 to {baseline.removed} were removed ({' to '.join(times)})"
+            self._report.add("removed", f"{text}; the replay begins after event {last}")
+        if erased > 0:
+            self._report.add("erased", f"{erased} requests were erased; the replay begins after event {last}")
+
+    def _replay(self) -> Stream:
+        """Replay the log, from its baseline if it is not whole, and compare every outcome."""
+        stream, total = begin_stream(self._row, self._store), self._report.events
+        self._progress(stream.name, stream.number, total)
+        try:
+            for event in self._store.read_events(stream.id, after=stream.number):
                 arms = stream.differences
                 self._compare(event, apply_event(stream, event), stream.differences > arms)
                 self._progress(stream.name, event.number, total)
@@ -168,7 +221,7 @@ class _StreamCheck:
         if event.kind == kinds.LOST:
             text = f"events {event.number} to {recorded['acknowledged']} were acknowledged and then lost"
             self._report.add("lost", f"{text}; the new event {event.number} records this")
-        agreement, name = _compare_outcomes(recorded, replayed)
+        agreement, name = compare_outcomes(recorded, replayed)
         if agreement == EQUAL:
             return
         code = "arms" if has_other_arm else "rounding" if agreement == ROUNDED else "outcomes"
@@ -193,8 +246,8 @@ class _StreamCheck:
         first, second = stream.snapshot(), replayed.snapshot()
         if first == second:
             return
-        model = _compare_models(stream, replayed, self._requests)
-        agreement, part = _find_worst([model, _compare_snapshots(first, second)])
+        model = compare_models(stream, replayed, self._requests)
+        agreement, part = find_worst([model, compare_snapshots(first, second)])
         text = f"the state differs from a replay of the log ({part or 'its bytes'})"
         # Where no parameter, vector or outcome differs, the bytes must not differ either.
         if agreement != DIFFERENT and (model[0] == ROUNDED or self._counts["rounding"]):
@@ -211,91 +264,3 @@ class _StreamCheck:
         }.items():
             if self._counts[code]:
                 self._report.add(code, f"{self._counts[code]} {text}")
-
-
-# --- comparing -------------------------------------------------------------------------------------------------------
-
-
-def _find_worst(comparisons: Iterable[Comparison]) -> Comparison:
-    return max(comparisons, key=lambda comparison: comparison[0], default=(EQUAL, ""))
-
-
-def _compare_numbers(first: Any, second: Any, scale: float = 0.0) -> int:
-    """Compare numbers or arrays. ``scale``: the size of what they were computed from, where it may be larger."""
-    if np.array_equal(first, second, equal_nan=True):
-        return EQUAL
-    if np.shape(first) != np.shape(second):
-        return DIFFERENT
-    sizes = np.abs([first, second])
-    tolerance = ROUNDING * sizes[np.isfinite(sizes)].max(initial=scale)
-    return ROUNDED if np.allclose(first, second, rtol=0.0, atol=tolerance, equal_nan=True) else DIFFERENT
-
-
-def _compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
-    """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
-    values = {name: (recorded.get(name), replayed.get(name)) for name in sorted({*recorded, *replayed})}
-    scores = [value for name in _SCORES for value in values.get(name, ()) if isinstance(value, float)]
-    scale = max(map(abs, scores), default=0.0)
-    comparisons = []
-    for name, (first, second) in values.items():
-        if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):
-            comparisons.append((_compare_numbers(first, second, scale), name))
-        elif json.dumps(first) != json.dumps(second):
-            comparisons.append((DIFFERENT, name))
-    return _find_worst(comparisons)
-
-
-def _compare_models(first: Stream, second: Stream, requests: Iterable[bytes]) -> Comparison:
-    """Compare two states by the names of features: their parameters, and the vectors that ``requests`` to decide are
-    encoded to."""
-    names, others = first.core.feature_names, second.core.feature_names
-    if sorted(names) != sorted(others):
-        return DIFFERENT, "the names of its features"
-    columns, theta = [names.index(name) for name in others], second.core.theta
-    scale = np.abs(theta).max(initial=0.0)
-    comparisons = [
-        (_compare_numbers(value, other, scale), f"the parameter of {name}")
-        for name, value, other in zip(others, first.core.theta[columns], theta, strict=True)
-    ]
-    for request in requests:
-        offer, other = first.read_offer(request), second.read_offer(request)
-        is_same = offer.names == other.names
-        agreement = _compare_numbers(offer.vectors[:, columns], other.vectors) if is_same else DIFFERENT
-        comparisons.append((agreement, "the vectors of the last requests"))
-    return _find_worst(comparisons)
-
-
-def _compare_snapshots(first: Snapshot, second: Snapshot) -> Comparison:
-    """Compare all that two snapshots hold: only numbers that the model computes may be rounded."""
-    (exact, computed), (other_exact, other_computed) = _list_parts(first), _list_parts(second)
-    for name in sorted({*exact, *other_exact}):
-        if exact.get(name) != other_exact.get(name):
-            return DIFFERENT, name
-    scales = {"fitted": 1.0, "reward_total": 1.0}  # they may be zero but for rounding
-    return _find_worst(
-        (_compare_numbers(value, other_computed[name], scales.get(name, 0.0)), name) for name, value in computed.items()
-    )
-
-
-def _list_parts(snapshot: Snapshot) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return what a snapshot holds, by name: as text what must be the same, and numbers that may be rounded.
-
-    Of the numbers of a policy only their places must be the same: some are residuals, which are nothing but rounding.
-    What counts of them is in its parameters.
-    """
-    document, arrays = read_archive(snapshot.agent, "snapshot")
-    fitted: list[str] = []  # numbers of features and scaling
-    settings = {name: document["settings"].pop(name) for name in ("features", "scaling")}
-    document["fitted"] = json.loads(json.dumps(settings), parse_float=fitted.append)
-    computed = {"fitted": np.array(fitted, dtype=float), "reward_total": document["tally"].pop("reward_total")}
-    exact = {"event": snapshot[:2], **json.loads(snapshot.extra), **document}
-    columns = {f"{name}/{field}": array[field] for name, array in arrays.items() for field in array.dtype.names or ()}
-    plain = {name: array for name, array in arrays.items() if array.dtype.names is None}
-    for name, array in (plain | columns).items():
-        exact[f"{name} (type)"] = array.dtype.str, array.shape
-        is_computed = array.dtype.kind == "f" and name not in _EXACT_ARRAYS
-        if is_computed and not name.startswith("policy/"):
-            computed[name] = array
-        elif not name.endswith(_SOLVER_STATE):
-            exact[name] = (np.isfinite(array) if is_computed else array).tolist()
-    return {name: ascii(value) for name, value in exact.items()}, computed

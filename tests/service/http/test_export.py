@@ -41,6 +41,7 @@ def read_table(answer: Any) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.sqlite
 def test_exports_hold_what_the_file_holds(service: Local) -> None:
     """Both formats against the rows of the SQLite file, read without the service's code."""
     fill(service, 1300)  # more than one chunk
@@ -96,6 +97,7 @@ def test_no_file_is_left_behind(service: Local, monkeypatch: pytest.MonkeyPatch,
     assert not list((tmp_path / "temporary").iterdir())
 
 
+@pytest.mark.sqlite
 def test_an_event_that_cannot_be_read_aborts_the_transfer(tmp_path: Path) -> None:
     service = Local(tmp_path / "a.db")
     service.create("shop")

@@ -27,6 +27,7 @@ OPERATIONS = {
     ("GET", "/healthz"): "getHealth",
     ("GET", "/readyz"): "getReadiness",
     ("GET", "/metrics"): "getMetrics",
+    ("GET", "/v1/cluster"): "getCluster",
     ("GET", "/v1/streams"): "listStreams",
     ("POST", "/v1/streams"): "createStream",
     ("GET", STREAM): "getStream",

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from support.refusals import rejects
-from support.stores import Facts, add_stream, codes, decide, edit, flip, open_beside, recover_all, verify
+from support.stores import add_stream, build, codes, decide, edit, flip, open_beside, recover_all, verify
 from windvane.service.store import DECIDED, LATE, Event, SqliteStore, UnreadableEventError, check_event
 from windvane.service.store.records import digest_row, is_sealed, seal_row
 from windvane.service.store.sqlite.marks import Marks, read_marks
@@ -88,8 +88,9 @@ def test_a_request_can_be_erased_and_the_chain_still_holds() -> None:
     )  # or erased contexts could be guessed
 
 
-def test_the_log_is_chained_as_it_is_written(original: tuple[Path, Facts]) -> None:
-    with open_beside(original[0]) as store:
+def test_the_log_is_chained_as_it_is_written(place: str | Path) -> None:
+    build(place)
+    with open_beside(place) as store:
         for row in store.read_streams():
             assert row.is_sound
             chain = row.digest

@@ -36,7 +36,7 @@ from windvane.service import engine, recovery
 from windvane.service.store import DamageError, SqliteStore, StoreError, Token
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.store.sqlite import repair
-from windvane.service.store.sqlite import store as store_module
+from windvane.service.store.sqlite import store_file as store_module
 from windvane.service.store.sqlite.database import PAGE_BYTES
 from windvane.service.streams import Stream
 
@@ -128,7 +128,7 @@ def test_a_flipped_bit_in_the_index_over_keys_repeats_no_request(copy: Path, fac
 
 def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more rows are lost than are tried one by one."""
-    monkeypatch.setattr("windvane.service.store.sqlite.repair.TRIED_ONE_BY_ONE", 3)
+    monkeypatch.setattr("windvane.service.store.sqlite.damaged_tables.TRIED_ONE_BY_ONE", 3)
     path = tmp_path / "a.db"
     make_store(path, 60)
     chains, content = [chain for (chain,) in query(path, "SELECT chain FROM events ORDER BY id")], path.read_bytes()

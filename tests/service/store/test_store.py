@@ -1,4 +1,7 @@
-"""The store by itself: what is stored when, who may open a store, and what is refused."""
+"""The stores by themselves: what is stored when, who may open a store, and what is refused.
+
+Tests with ``any_store`` run over SQLite and PostgreSQL; those about files concern SQLite.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pytest
 
 from support.refusals import rejects
 from support.server import run_command
-from support.stores import copy_store, edit, query, root_page
+from support.stores import build, copy_store, edit, query, root_page, serve_copy, verify
 from windvane.service.store import (
     LATE,
     STORE_ERRORS,
@@ -24,13 +27,16 @@ from windvane.service.store import (
     Event,
     Snapshot,
     SqliteStore,
+    Store,
     StoreError,
     Token,
     is_damage,
+    open_store,
 )
-from windvane.service.store.sqlite import database
-from windvane.service.store.sqlite import store as store_module
-from windvane.service.store.sqlite.database import FORMAT, PAGE_BYTES, write_row
+from windvane.service.store.migrations import FORMAT, SQLITE_TABLES
+from windvane.service.store.opening import is_postgres
+from windvane.service.store.sqlite import store_file as store_module
+from windvane.service.store.sqlite.database import PAGE_BYTES, write_row
 
 
 def event(number: int, stream: int = 1, decision: str | None = None, key: str | None = None) -> Event:
@@ -40,13 +46,13 @@ def event(number: int, stream: int = 1, decision: str | None = None, key: str | 
 # --- events and streams ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_read_back(store: SqliteStore, tmp_path: Path) -> None:
+def test_what_is_appended_is_read_back(any_store: Store, place: str | Path) -> None:
     events = [event(1, decision="d"), event(2, key="k"), event(3, decision="d", key="l")]
     others = [event(1, stream=2, decision="d", key="k")]
     snapshot = Snapshot(3, b"chain", b"agent", b"{}")
-    store.append([*events, *others], [(1, snapshot)])
-    store.close()
-    with closing(SqliteStore(tmp_path / "a.db")) as again:
+    any_store.append([*events, *others], [(1, snapshot)])
+    any_store.close()
+    with closing(open_store(place)) as again:
         assert list(again.read_events(1)) == events
         assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
         assert list(again.read_events(2)) == others
@@ -58,23 +64,23 @@ def test_what_is_appended_is_read_back(store: SqliteStore, tmp_path: Path) -> No
         assert [again.read_snapshot_number(stream) for stream in (1, 2)] == [3, 0]
 
 
-def test_streams_do_not_run_into_each_other(store: SqliteStore) -> None:
+def test_streams_do_not_run_into_each_other(any_store: Store) -> None:
     """The last number that a stream can have, beside the first of the next."""
     last = event((1 << 40) - 1)
-    store.append([last, event(1, stream=2)])
-    assert list(store.read_events(1)) == [last]
-    assert [each.number for each in store.read_events(2)] == [1]
-    assert store.last_number(1) == last.number
+    any_store.append([last, event(1, stream=2)])
+    assert list(any_store.read_events(1)) == [last]
+    assert [each.number for each in any_store.read_events(2)] == [1]
+    assert any_store.last_number(1) == last.number
 
 
-def test_an_append_is_stored_whole_or_not_at_all(store: SqliteStore) -> None:
-    store.append([event(1)])
-    with pytest.raises(sqlite3.IntegrityError):
-        store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"", b"x", b"{}"))])
-    assert [each.number for each in store.read_events(1)] == [1]
-    assert store.read_snapshot(1) is None
-    store.append([event(2)])  # the failure is not in the way
-    assert store.last_number(1) == 2
+def test_an_append_is_stored_whole_or_not_at_all(any_store: Store) -> None:
+    any_store.append([event(1)])
+    with pytest.raises(STORE_ERRORS):
+        any_store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"", b"x", b"{}"))])
+    assert [each.number for each in any_store.read_events(1)] == [1]
+    assert any_store.read_snapshot(1) is None
+    any_store.append([event(2)])  # the failure is not in the way
+    assert any_store.last_number(1) == 2
 
 
 def test_every_commit_is_flushed(store: SqliteStore, tmp_path: Path) -> None:
@@ -134,58 +140,102 @@ def test_an_index_that_points_to_other_rows_is_not_believed(
         assert is_damage(caught.value)
 
 
-def test_a_stream_is_added_once_and_no_id_is_used_again(store: SqliteStore, tmp_path: Path) -> None:
-    row = store.add_stream("shop", 1, "{}")
+def test_a_stream_is_added_once_and_no_id_is_used_again(any_store: Store, place: str | Path) -> None:
+    row = any_store.add_stream("shop", 1, "{}")
     assert row is not None
     assert row.is_sound
-    assert store.add_stream("shop", 2.0, "{}") is None
-    assert store.read_streams() == [row]
-    edit(tmp_path / "a.db", "DELETE FROM streams")
-    again = store.add_stream("shop", 3.0, "{}")
+    assert any_store.add_stream("shop", 2.0, "{}") is None
+    assert any_store.read_streams() == [row]
+    edit(place, "DELETE FROM streams")
+    again = any_store.add_stream("shop", 3.0, "{}")
     assert again is not None
-    assert again.id == 2  # the mark of the stream that was lost is still there
+    assert again.id == 2  # the mark of the stream that was lost, or the sequence, is still there
+
+
+def test_events_are_found_in_bulk(any_store: Store) -> None:
+    events = [event(1, key="k", decision="d"), event(2, decision="d"), event(3, key="l"), event(1, stream=2, key="k")]
+    any_store.append(events)
+    assert any_store.find_events() == []
+    assert any_store.find_events([(1, "k"), (2, "k"), (2, "l"), (3, "k")]) == [events[0], events[3]]
+    assert any_store.find_events([(1, "k"), (1, "l")], [(1, "d"), (2, "d")]) == events[:3]
+    assert any_store.find_events((), [(1, "d"), (1, "d")]) == events[:2]
+
+
+def test_streams_are_found_by_name(any_store: Store) -> None:
+    rows = [any_store.add_stream(name, 1.5, '{"a": "Å"}') for name in ("shop", "Shop", "über 🛒")]
+    assert [any_store.find_stream(row.name) for row in rows if row] == rows
+    assert any_store.find_stream("shops") is None
+
+
+def test_a_read_transaction_sees_no_later_commit(any_store: Store) -> None:
+    """Events are committed by another thread."""
+    any_store.append([event(1)])
+
+    def append(number: int) -> None:
+        thread = threading.Thread(target=any_store.append, args=([event(number)],))
+        thread.start()
+        thread.join()
+
+    with any_store.read_transaction():
+        assert any_store.last_number(1) == 1
+        append(2)
+        assert any_store.last_number(1) == 1
+        assert len(list(any_store.read_events(1))) == 1
+    assert any_store.last_number(1) == 2
+    with pytest.raises(ZeroDivisionError), any_store.read_transaction():
+        raise ZeroDivisionError
+    append(3)
+    assert any_store.last_number(1) == 3
+
+
+def test_a_server_makes_the_same_of_what_was_stored(place: str | Path) -> None:
+    facts = build(place)
+    assert verify(place).is_sound
+    assert serve_copy(place, facts).is_intact
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def test_tokens(store: SqliteStore, tmp_path: Path) -> None:
+def test_tokens(any_store: Store, place: str | Path) -> None:
     """They may be changed beside a server. Once there has been one, a token is needed."""
-    assert not store.requires_token
-    with closing(SqliteStore(tmp_path / "a.db", shared=True)) as beside:
+    assert not any_store.requires_token
+    with closing(open_store(place, shared=True)) as beside:
         assert beside.add_token(Token("shop", "h1", True, 1))
         assert not beside.add_token(Token("shop", "h2", True, 1.0))
-        assert store.read_tokens() == [Token("shop", "h1", True, 1.0)]
-        assert store.requires_token
+        assert any_store.read_tokens() == [Token("shop", "h1", True, 1.0)]
+        assert any_store.requires_token
         assert beside.remove_token("shop")
         assert not beside.remove_token("shop")
-        assert (store.read_tokens(), store.requires_token) == ([], True)
+        assert (any_store.read_tokens(), any_store.requires_token) == ([], True)
         beside.remove_all_tokens()
-        assert not store.requires_token
+        assert not any_store.requires_token
 
 
-@pytest.mark.parametrize("change", ["full = 1", "hash = 'h2'", "created = 2.0", "full = 'x'", "digest = x'00'"])
-def test_a_changed_token_is_not_accepted(store: SqliteStore, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("change", ["FULL = 1", "hash = 'h2'", "created = 2.0", "FULL = 'x'", "digest = ?"])
+def test_a_changed_token_is_not_accepted(any_store: Store, place: str | Path, change: str) -> None:
     """A flipped flag does not turn a token that may only read into a full one."""
     for name in ("reader", "writer"):
-        store.add_token(Token(name, name, name == "writer", 1.0))
-    edit(tmp_path / "a.db", f"UPDATE tokens SET {change} WHERE name = 'reader'")
-    assert [token.name for token in store.read_tokens()] == ["writer"]
-    assert store.read_damaged_tokens() == ["reader"]
-    assert store.remove_token("reader")
-    assert store.add_token(Token("reader", "reader", False, 1.0))
-    assert store.read_damaged_tokens() == []
+        any_store.add_token(Token(name, name, name == "writer", 1.0))
+    if is_postgres(place):
+        change = change.replace("FULL", "full_rights").replace("'x'", "2")  # columns have types there
+    edit(place, f"UPDATE tokens SET {change} WHERE name = 'reader'", *[b"\0"] * change.count("?"))
+    assert [token.name for token in any_store.read_tokens()] == ["writer"]
+    assert any_store.read_damaged_tokens() == ["reader"]
+    assert any_store.remove_token("reader")
+    assert any_store.add_token(Token("reader", "reader", False, 1.0))
+    assert any_store.read_damaged_tokens() == []
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = 'no'"])
-def test_access_fails_closed(store: SqliteStore, tmp_path: Path, change: str) -> None:
+def test_access_fails_closed(any_store: Store, place: str | Path, change: str) -> None:
     """Whether tokens are needed is not known any more: they are, also after a repair."""
-    store.add_token(Token("shop", "h", True, 1.0))
-    edit(tmp_path / "a.db", "DELETE FROM tokens")
-    edit(tmp_path / "a.db", f"{change} WHERE name = 'guarded'")
-    assert store.requires_token
-    store.close()
-    with closing(SqliteStore(tmp_path / "a.db")) as again:
+    any_store.add_token(Token("shop", "h", True, 1.0))
+    edit(place, "DELETE FROM tokens")
+    edit(place, f"{change} WHERE name = 'guarded'")
+    assert any_store.requires_token
+    any_store.close()
+    with closing(open_store(place)) as again:
         assert again.requires_token
 
 
@@ -282,24 +332,24 @@ def test_a_store_that_is_moved_away_is_not_written_to(store: SqliteStore, tmp_pa
 
 def test_a_store_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before any one of the statements that create a store, the next start creates it."""
-    statements = database.SCHEMA.split(";")
+    statements = SQLITE_TABLES[FORMAT].split(";")
     for count in range(len(statements) + 1):
         path = tmp_path / f"{count}.db"
         with monkeypatch.context() as patch:
-            patch.setattr(database, "SCHEMA", ";".join([*statements[:count], "SELECT * FROM nowhere"]))
+            patch.setitem(SQLITE_TABLES, FORMAT, ";".join([*statements[:count], "SELECT * FROM nowhere"]))
             with rejects(error=StoreError, where=path, code="unreadable"):
                 SqliteStore(path)
         with closing(SqliteStore(path)) as store:
             store.append([event(1)])
 
 
-def test_processes_that_create_a_store_at_once(tmp_path: Path) -> None:
+def test_processes_that_create_a_store_at_once(place: str | Path) -> None:
     """Tokens are added while the server starts for the first time."""
     errors: list[Exception] = []
 
     def add_token(number: int) -> None:
         try:
-            with closing(SqliteStore(tmp_path / "a.db", shared=True)) as beside:
+            with closing(open_store(place, shared=True)) as beside:
                 beside.add_token(Token(f"t{number}", f"h{number}", True, 1.0))
         except Exception as error:
             errors.append(error)
@@ -310,7 +360,7 @@ def test_processes_that_create_a_store_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    with closing(SqliteStore(tmp_path / "a.db")) as store:
+    with closing(open_store(place)) as store:
         assert len(store.read_tokens()) == 8
 
 

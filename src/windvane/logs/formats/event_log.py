@@ -27,7 +27,7 @@ from windvane.logs.row_problems import Problems, Verbatim
 
 REWARDS = ("rewarded", "reward_part", "late", "closed")
 SETTINGS = ("configured", "refitted", "refit_undone")
-OTHERS = ("archived",)
+OTHERS = ("archived", "unarchived", "erased", "compacted")
 PARQUET_COLUMNS = ("number", "time", "kind", "decision", "outcome", "request")
 
 

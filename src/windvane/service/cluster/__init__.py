@@ -1,1 +1,1 @@
-"""The service on several machines: nodes that share a PostgreSQL database, each the owner of some shards of streams."""
+"""Several servers on one PostgreSQL database: nodes, shards of streams, and the leases that say who owns what."""

@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.cluster.shard_map import Node
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
 from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, StreamRow
+from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow
+from windvane.service.store.migrations import FORMAT
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.service.turns import wait_while_held
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
     from windvane.service.engine import Engine
 
+JOIN_SECONDS = 5.0  # to wait for the keeper to join
 LOADERS = 2  # threads that load streams
 RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
 
@@ -45,105 +48,151 @@ class ElsewhereError(WindvaneError):
         super().__init__(f"node {node!r} serves this stream")
 
 
-class Placement:
-    """The shards that the node of ``keeper`` serves, and the streams in them. Used in the event loop."""
+class NodeSettings(NamedTuple):
+    """A node: its name, the address at which others reach it, and its version of windvane."""
 
-    def __init__(self, engine: Engine, keeper: Keeper) -> None:
-        self._engine, self.keeper = engine, keeper
+    name: str
+    url: str
+    version: str
+
+
+class Placement:
+    """The shards that a node serves, and the streams in them. Used in the event loop, except where noted."""
+
+    def __init__(self, engine: Engine, node: NodeSettings) -> None:
+        self._engine, self.node = engine, node
+        self.keeper: Keeper | None = None  # once the database was reached
+        self._secret = ""
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
+        self._releasing: set[int] = set()  # shards that are about to be
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
 
     # --- starting and stopping -------------------------------------------------------------------------------------
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to hold leases. The engine recovers meanwhile."""
-        self.keeper.start(loop, on_change=self.sync, on_surplus=self.give_up)
 
     def recover(self) -> Recovery:
         """Take the node's own shards again, in a thread, and return their streams, none of them loaded.
 
         Taking them waits for commits of unknown outcome, and ends the epochs in which they were made.
         """
+        store: Any = self._engine.store
+        store.open()
+        warm_up([AdaptiveGLMUCB])  # before the node has shards, whose streams nobody else would serve meanwhile
+        if self.keeper is None:
+            self._secret = store.read_secret()
+            self.keeper = self._join(store)
+        try:
+            if not self.keeper.wait_until_joined(JOIN_SECONDS):
+                raise self.keeper.problem or DatabaseError("the database does not respond")
+        except StoreError as error:
+            if error.code == "name_taken":  # the keeper has ended; the other node may end, too
+                self.keeper = None
+            raise
         epochs = self.keeper.retake()
-        rows = self._engine.store.read_streams(epochs)
-        warm_up([AdaptiveGLMUCB])
+        rows = store.read_streams(epochs)
         self._recovered = epochs
         return Recovery({row.name: row for row in rows}, {}, {}, {})
 
     def open(self) -> None:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
-        self._end(self._opening, list(self._opening))
-        self._loading = {}
+        self._loading, self._opening = {}, {}
         self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
         self.sync()
+
+    def _join(self, store: Any) -> Keeper:
+        """Begin to hold leases, in a thread of the keeper."""
+        from windvane.service.cluster.keeper import Keeper  # it needs psycopg
+
+        keeper = Keeper(
+            store.address,
+            Node("", *self.node, FORMAT),
+            store.shards,
+            self._engine.loop,
+            on_taken=lambda _: self.sync(),
+            on_lost=lambda _: self.sync(),
+            on_map=lambda _: None,
+            on_excess=self.give_up,
+        )
+        keeper.start()
+        return keeper
 
     async def stop(self) -> None:
         """Release all shards, whose streams are stored."""
         self.epochs = {}
-        await asyncio.to_thread(self.keeper.stop)
+        if self.keeper is not None:
+            await asyncio.to_thread(self.keeper.stop)
         self._threads.shutdown(wait=False)
 
-    async def leave(self) -> None:
-        """Give up all shards before the service stops: other nodes serve them meanwhile."""
-        self.keeper.take_nothing()
-        await self._release(list(self.epochs))
+    def read_secret(self) -> str:
+        """Return the secret that all nodes share; empty before the database was reached."""
+        return self._secret
+
+    def leave(self) -> None:
+        """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
+        if self.keeper is not None:
+            self.keeper.withdraw()
 
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Serve the shards that the keeper has taken, and drop those that it has lost."""
-        if self._engine.failure is not None:
+        if self._engine.failure is not None or self.keeper is None:
             return  # the recovery begins with the shards that are owned then
-        owned = self.keeper.owned
-        for shard, epoch in list(self.epochs.items()):
-            if owned.get(shard) != epoch:
-                self._drop(shard)
+        owned = self.keeper.epochs
+        self._drop([shard for shard, epoch in self.epochs.items() if owned.get(shard) != epoch])
         taken = {s: e for s, e in owned.items() if s not in self.epochs and self._fenced.get(s) != e}
         if taken:
             self.epochs |= taken
-            self._opening |= {shard: asyncio.get_running_loop().create_future() for shard in taken}
-            self._engine.tasks.start(self._open_shards(taken))
+            self._engine.tasks.start(self._open_shards(taken, self._begin(self._opening, taken)))
 
-    async def _open_shards(self, taken: dict[int, int]) -> None:
+    async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
             rows = await self._run(self._engine.store.read_streams, taken)
+            # A shard may have been lost and taken again meanwhile: its streams are read once more.
+            rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
+            self._engine.rows |= {row.name: row for row in rows}
+            self._engine.tasks.start(self._load_all(rows))
         except Exception as error:
             self._engine.fail(error)
-            return
         finally:
-            self._end(self._opening, taken)
-        rows = [row for row in rows if self._is_current(row.name, taken)]
-        self._engine.rows |= {row.name: row for row in rows}
-        if rows:
-            self._engine.tasks.start(self._load_all(rows))
+            self._end(self._opening, opened)
 
-    def _end(self, waiting: dict[int, asyncio.Future[None]], shards: Iterable[int]) -> None:
-        """Let requests go on that wait for shards."""
+    def _begin(self, waiting: dict[int, asyncio.Future[None]], shards: Iterable[int]) -> asyncio.Future[None]:
+        """Let requests for shards wait until :meth:`_end` is called with the result."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting |= dict.fromkeys(shards, future)
+        return future
+
+    def _end(self, waiting: dict[int, asyncio.Future[None]], future: asyncio.Future[None]) -> None:
+        """Let requests go on, except those for shards that others have begun to wait for since."""
+        for shard in [shard for shard, other in waiting.items() if other is future]:
+            del waiting[shard]
+        future.set_result(None)
+
+    def note_fence(self, epochs: Mapping[str, int]) -> None:
+        """Drop the shards of streams, by name, whose epochs are over, before the keeper notices.
+
+        A shard that was taken again since then is kept: what was not stored was dropped with the old epoch.
+        """
+        over = {self.shard_of(name): epoch for name, epoch in epochs.items() if self.is_current(name, epoch)}
+        if over:
+            if over.keys() - self._releasing:
+                log.warning("shards were taken by another node: %s", sorted(over))
+            self._fenced |= over
+            self._drop(over)
+
+    def is_current(self, name: str, epoch: int | None) -> bool:
+        """Return whether this is the epoch in which a stream is served."""
+        return epoch is not None and self.epochs.get(self.shard_of(name)) == epoch
+
+    def _drop(self, shards: Collection[int]) -> None:
         for shard in shards:
-            if (future := waiting.pop(shard, None)) is not None and not future.done():
-                future.set_result(None)
-
-    def _is_current(self, name: str, epochs: dict[int, int]) -> bool:
-        shard = self.shard_of(name)
-        return self.epochs.get(shard) == epochs.get(shard)
-
-    def note_fence(self, rows: Iterable[StreamRow]) -> None:
-        """Drop the shards of streams that another node has taken, before the keeper notices."""
-        for shard in {self.shard_of(row.name) for row in rows}:
-            if shard in self.epochs:
-                self._fenced[shard] = self.epochs[shard]
-                log.warning("shard %d was taken by another node", shard)
-                self._drop(shard)
-        self.keeper.wake()
-
-    def _drop(self, shard: int) -> None:
-        del self.epochs[shard]
-        for row in self._list_rows([shard]):
+            del self.epochs[shard]
+        for row in self._list_rows(shards):
             self._engine.drop(row)
 
     def _list_rows(self, shards: Collection[int]) -> list[StreamRow]:
@@ -151,7 +200,14 @@ class Placement:
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
-        return shard_of(name, self.keeper.shards)
+        return shard_of(name, self.shards)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of the store."""
+        store: Any = self._engine.store  # only a database has shards
+        count: int = store.shards
+        return count
 
     # --- giving shards up ------------------------------------------------------------------------------------------
 
@@ -161,54 +217,73 @@ class Placement:
             self._engine.tasks.start(self._release(own))
 
     async def _release(self, shards: list[int]) -> None:
-        """Store all events and snapshots of some shards, then release them. Requests for them wait."""
-        shards = [shard for shard in shards if shard not in self._leaving]
-        if not shards:
+        """Release some shards once all events of their streams are stored. Requests for them wait at the end.
+
+        Snapshots are stored before that, while requests are still answered: the next owner has little to replay.
+        """
+        epochs = {s: self.epochs[s] for s in shards if s in self.epochs and s not in self._releasing}
+        if not epochs or self.keeper is None:
             return
-        self._leaving |= {shard: asyncio.get_running_loop().create_future() for shard in shards}
-        epochs = {shard: self.epochs[shard] for shard in shards if shard in self.epochs}
+        self._releasing |= epochs.keys()
+        left: asyncio.Future[None] | None = None
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                for row in self._list_rows(epochs):
-                    if (stream := self._engine.streams.get(row.name)) is not None:
-                        await wait_while_held(stream)
-                        await self._engine.store_snapshot(stream)
+                for stream in self._list_streams(epochs):
+                    await self._engine.save_snapshot(stream)
+                left = self._begin(self._leaving, epochs)
+                for stream in self._list_streams(epochs):
+                    await wait_while_held(stream)
                 await self._engine.flush()
-            for shard in epochs:
-                self._drop(shard)
-            await self._run(self.keeper.release, epochs)
+            # The streams are dropped afterwards: until then, requests are answered whose events are stored.
+            await asyncio.to_thread(self.keeper.release, epochs)
         except (Problem, TimeoutError, *STORE_ERRORS) as error:
             log.warning("shards %s are not released: %s", sorted(epochs), error)
         finally:
-            self._end(self._leaving, shards)
+            self._releasing -= epochs.keys()
+            self.sync()
+            if left is not None:
+                self._end(self._leaving, left)
+
+    def _list_streams(self, shards: Collection[int]) -> list[Stream]:
+        """Return the streams of shards that are loaded."""
+        streams = self._engine.streams
+        return [streams[row.name] for row in self._list_rows(shards) if row.name in streams]
 
     # --- requests --------------------------------------------------------------------------------------------------
 
     @property
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
-        return self.keeper.not_ready
+        problem = None if self.keeper is None else self.keeper.problem
+        return None if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
         """Return the epoch of the shard of a stream; raise if this node does not own it."""
+        assert self.keeper is not None  # the engine is ready
         shard = self.shard_of(name)
         epoch = self.keeper.owns(shard)
         if epoch is not None and self.epochs.get(shard) == epoch:
             return epoch
-        owner = self.keeper.find_owner(shard)
-        if owner is None or owner.instance == self.keeper.instance:
+        owner = self.keeper.map.owners.get(shard)
+        if owner is None or owner.instance == self.keeper.node.instance:
             raise Problem("unavailable", f"no node owns shard {shard} now; try again")
         raise ElsewhereError(owner.name, owner.url)
 
     async def prepare(self, name: str) -> None:
-        """Wait until a stream of this node is loaded; raise if another node has it."""
-        shard = self.shard_of(name)
-        for waiting in (self._leaving, self._opening):
-            if (future := waiting.get(shard)) is not None:
+        """Wait until a stream of this node is loaded; raise if another node has it.
+
+        Whatever is waited for, the shard may be lost and taken again meanwhile: then everything is looked at again, so
+        that a stream that exists is never said to be unknown.
+        """
+        shard, engine = self.shard_of(name), self._engine
+        while True:
+            if (future := self._leaving.get(shard) or self._opening.get(shard)) is not None:
                 await asyncio.shield(future)
-        self.find_epoch(name)
-        engine = self._engine
-        if name in engine.rows and name not in engine.streams and name not in engine.unavailable:
+                continue
+            engine.refuse_if_not_ready()
+            self.find_epoch(name)
+            if name not in engine.rows or name in engine.streams or name in engine.unavailable:
+                return
             await asyncio.shield(self._load(engine.rows[name]))
 
     def admit(self, stream: Stream) -> None:
@@ -243,11 +318,7 @@ class Placement:
         except Exception as error:
             engine.fail(error)
             return
-        if (
-            engine.failure is None
-            and engine.rows.get(row.name) is row
-            and self.epochs.get(self.shard_of(row.name)) == epoch
-        ):
+        if engine.failure is None and engine.rows.get(row.name) is row and self.is_current(row.name, epoch):
             self.admit(stream)
             engine.install(stream, number, seconds)
             engine.tasks.start(engine.views.build_charts([stream]))

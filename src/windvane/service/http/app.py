@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +15,9 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import windvane
-from windvane.service.cluster.placement import ElsewhereError
+from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import routes
+from windvane.service.http import erasure_routes, routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
@@ -27,10 +26,9 @@ from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
 from windvane.service.store import STORE_ERRORS, Store
 
-if TYPE_CHECKING:
-    from windvane.service.cluster.keeper import Keeper
-
 MOST_BYTES = 4 << 20
+MOST_STREAMS = 10_000
+ROUTERS = (*routes.ROUTERS, *erasure_routes.ROUTERS)
 STATIC = resources.files("windvane.service") / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}  # the live page, and the interactive documentation
 DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
@@ -45,11 +43,12 @@ def create_app(
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    most_streams: int = MOST_STREAMS,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
-    keeper: Keeper | None = None,
+    node: NodeSettings | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -61,6 +60,8 @@ def create_app(
         Requests per second per client; each item of a batch counts. 0: no limit.
     most_bytes
         Largest body, in bytes.
+    most_streams
+        How many streams there may be, including archived ones. Streams that exist are served even if there are more.
     hosts
         Host names that are allowed while no token is needed. Default: any.
     closed
@@ -69,12 +70,12 @@ def create_app(
         Whether to write a line to the log for every request.
     closing
         Set it when the server is about to stop: it ends responses that would otherwise never end.
-    keeper
-        Holds the leases of this node, in a cluster.
+    node
+        Of a server that shares its store with others.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit, keeper)
-    forwarder = None if keeper is None else Forwarder(keeper.read_secret)
+    engine = Engine(store, metrics.count_commit, most_streams, node)
+    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -89,7 +90,7 @@ def create_app(
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        routes=[route for router in routes.ROUTERS for route in router.routes],  # an included router takes 10 µs
+        routes=[route for router in ROUTERS for route in router.routes],  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -121,10 +122,10 @@ async def _handle(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, ElsewhereError):
         try:
-            response: Response = await request.app.state.forwarder.forward(request, error)
-            return response
-        except Problem as problem:
-            return respond(problem)
+            forwarded: Response = await request.app.state.forwarder.forward(request, error)
+            return forwarded
+        except Problem as refusal:
+            error = refusal
     if isinstance(error, Problem):
         problem = error
     elif isinstance(error, RequestValidationError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from fastapi import Request
@@ -11,40 +11,45 @@ from fastapi import Request
 from windvane import records
 from windvane.cluster_map import ClusterInfo, ClusterNode
 from windvane.records import to_plain
-from windvane.service.cluster.placement import ElsewhereError, Placement
+from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.engine import Engine
 from windvane.service.http.forwarding import IS_FORWARDED, Forwarder
 from windvane.service.problems import Problem
 from windvane.service.streams import Stream
 from windvane.service.turns import Pauses, wait_while_changing
 
+if TYPE_CHECKING:
+    from windvane.service.cluster.keeper import Keeper
+
 
 def describe_cluster(engine: Engine) -> ClusterInfo:
     """Return the nodes and the shards that each of them owns; a service on a file is no cluster."""
-    if engine.placement is None:
-        return ClusterInfo(node=None, shards=0, nodes=[], unowned=[])
-    keeper = engine.placement.keeper
-    owners = keeper.map
+    placement = engine.placement
+    if placement is None or placement.keeper is None:
+        return ClusterInfo(node=None if placement is None else placement.node.name, shards=0, nodes=[], unowned=[])
+    map_ = placement.keeper.map
     nodes = [
         ClusterNode(
             name=node.name,
             url=node.url,
             version=node.version,
-            shards=sorted(shard for shard, owner in owners.items() if owner == node.instance),
+            shards=sorted(shard for shard, owner in map_.owners.items() if owner.instance == node.instance),
         )
-        for node in sorted(keeper.nodes.values(), key=lambda node: node.name)
+        for node in sorted(map_.nodes, key=lambda node: node.name)
     ]
-    unowned = sorted(shard for shard in range(keeper.shards) if owners.get(shard) not in keeper.nodes)
-    return ClusterInfo(node=keeper.name, shards=keeper.shards, nodes=nodes, unowned=unowned)
+    unowned = sorted(set(range(placement.shards)) - map_.owners.keys())
+    return ClusterInfo(node=placement.node.name, shards=placement.shards, nodes=nodes, unowned=unowned)
 
 
 async def list_streams(request: Request, engine: Engine, limit: int, after: str) -> dict[str, Any]:
     """Return a page of the list of streams. In a cluster, every node lists its own streams."""
     own = await _list_own(engine, limit, after)
-    if engine.placement is None or request.scope.get(IS_FORWARDED):
+    if engine.placement is None or engine.placement.keeper is None or request.scope.get(IS_FORWARDED):
         return own
-    others, failed = await _ask_others(request, engine.placement, limit, after)
-    missing = [shard for shard in range(engine.placement.keeper.shards) if _is_missing(engine.placement, shard, failed)]
+    keeper = engine.placement.keeper
+    others, failed = await _ask_others(request, keeper, limit, after)
+    owners = {shard: node.instance for shard, node in keeper.map.owners.items()}
+    missing = [shard for shard in range(engine.placement.shards) if owners.get(shard) in (None, *failed)]
     unavailable = [entry for part in (own, *others) for entry in part["unavailable"]]
     if missing:
         rows = await asyncio.to_thread(engine.store.read_streams, missing)
@@ -57,12 +62,12 @@ async def list_streams(request: Request, engine: Engine, limit: int, after: str)
 
 
 async def _ask_others(
-    request: Request, placement: Placement, limit: int, after: str
+    request: Request, keeper: Keeper, limit: int, after: str
 ) -> tuple[list[dict[str, Any]], set[str]]:
     """Return the lists of the other nodes, and the instances of the nodes that do not answer."""
     forwarder: Forwarder = request.app.state.forwarder
     target = f"/v1/streams?{urlencode({'limit': limit, 'after': after})}"
-    nodes = [node for node in placement.keeper.nodes.values() if node.instance != placement.keeper.instance]
+    nodes = [node for node in keeper.map.nodes if node.instance != keeper.node.instance]
     asked = (forwarder.ask(ElsewhereError(node.name, node.url), target, request.scope) for node in nodes)
     answers = await asyncio.gather(*asked, return_exceptions=True)
     failed = {node.instance for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, Problem)}
@@ -70,11 +75,6 @@ async def _ask_others(
         if isinstance(answer, BaseException) and not isinstance(answer, Problem):
             raise answer
     return [answer for answer in answers if isinstance(answer, dict)], failed
-
-
-def _is_missing(placement: Placement, shard: int, failed: set[str]) -> bool:
-    owner = placement.keeper.find_owner(shard)
-    return owner is None or owner.instance in failed
 
 
 async def _list_own(engine: Engine, limit: int, after: str) -> dict[str, Any]:

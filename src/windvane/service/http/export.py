@@ -17,7 +17,16 @@ from windvane.records import to_datetime
 from windvane.service.engine import Engine
 from windvane.service.http.middleware import PARQUET, AbortedTransferError
 from windvane.service.problems import Problem
-from windvane.service.store import KINDS, STORE_ERRORS, UNREADABLE, Event, StreamRow, UnreadableEventError, check_event
+from windvane.service.store import (
+    KINDS,
+    STORE_ERRORS,
+    UNREADABLE,
+    Event,
+    SnapshotError,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+)
 
 NDJSON = "application/x-ndjson"
 CHUNK, CHUNK_BYTES = 1000, 1 << 18  # what a client that does not read keeps in memory
@@ -32,9 +41,10 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
     if format_ == "parquet" and find_spec("pyarrow") is None:
         raise Problem("not-installed", "Parquet needs pyarrow: pip install 'windvane[parquet]', or ask for ndjson")
     row, last = await _find_log(engine, name)
-    chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
     headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}
     try:
+        after = max(after, await asyncio.to_thread(_count_removed, engine, row.id))
+        chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
         if format_ == "ndjson":
             lines = _write_lines(chunks)
             first = await _read_next(lines)
@@ -56,6 +66,18 @@ async def _find_log(engine: Engine, name: str) -> tuple[StreamRow, int]:
     number = stream.number
     await engine.commit(stream)
     return stream.row, number
+
+
+def _count_removed(engine: Engine, stream: int) -> int:
+    """Return how many events were removed from the beginning of a log."""
+    try:
+        baseline = engine.store.read_baseline(stream)
+    except SnapshotError as error:
+        raise UnreadableEventError(1, f"the baseline of the stream cannot be used ({error})") from None
+    except STORE_ERRORS as error:
+        engine.report_damage(error)
+        raise UnreadableEventError(1, "the baseline of the stream cannot be read") from None
+    return 0 if baseline is None else baseline.removed
 
 
 async def _read_next(lines: Iterator[bytes]) -> bytes:
@@ -93,7 +115,8 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
                 if size >= CHUNK_BYTES:
                     break
             if not chunk:
-                problem = UnreadableEventError(after + 1, "is missing")
+                is_removed = after < _count_removed(engine, stream)
+                problem = UnreadableEventError(after + 1, "was removed meanwhile" if is_removed else "is missing")
         except UnreadableEventError as error:
             problem = error
         except STORE_ERRORS as error:

@@ -35,7 +35,7 @@ def _complete(responses: dict[str, Any], statuses: set[int]) -> None:
     """Add the problems, and what FastAPI leaves out of successes."""
     responses.pop("422", None)
     for status, response in responses.items():
-        for content in response["content"].values():
+        for content in response.get("content", {}).values():
             if content.pop("itemSchema", None) or not content.get("schema"):  # OpenAPI 3.1 has no schema of events
                 content["schema"] = {"type": "string"}
         if status == "201":

@@ -123,12 +123,12 @@ async def _parse(model: type[requests.Model], raw: bytes) -> requests.Model:
     return requests.parse_body(model, raw)
 
 
-_make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
-service = _make_router(tags=["service"])
-streams = _make_router(prefix="/v1/streams", tags=["streams"])
-settings = _make_router(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
-decisions = _make_router(prefix="/v1/streams", tags=["decisions"])
-outcomes = _make_router(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
+make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
+service = make_router(tags=["service"])
+streams = make_router(prefix="/v1/streams", tags=["streams"])
+settings = make_router(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
+decisions = make_router(prefix="/v1/streams", tags=["decisions"])
+outcomes = make_router(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
 ROUTERS = (outcomes, decisions, settings, streams, service)
 """Those with the most requests first, because routes are tried in order."""
 
@@ -158,7 +158,7 @@ async def get_readiness(request: Request) -> Response:
     placement = request.app.state.engine.placement
     if placement is None:
         return respond({"status": "ready"})
-    return respond(records.Health(status="ready", node=placement.keeper.name, shards=sorted(placement.epochs)))
+    return respond(records.Health(status="ready", node=placement.node.name, shards=sorted(placement.epochs)))
 
 
 @service.get("/v1/cluster", response_model=ClusterInfo)
@@ -262,6 +262,14 @@ def read_flag(request: Request, name: str) -> bool:
 async def archive_stream(at: At) -> Response:
     """Archive a stream: it can still be read, but no longer decides or learns."""
     return await at.carry_out(lambda: at.stream.archive(read_clock()))
+
+
+@streams.post("/{stream}/unarchive", response_model=records.StreamInfo)
+async def unarchive_stream(at: At) -> Response:
+    """Let an archived stream decide and learn again. Decisions whose timeout has passed meanwhile are closed."""
+    response = await at.carry_out(lambda: at.stream.unarchive(read_clock()))
+    at.engine.timeouts.begin(at.stream)
+    return response
 
 
 @streams.get("/{stream}/charts", response_model=ChartData)

@@ -76,7 +76,8 @@ function parseJson(text) {
  */
 export async function send({ method, path, body }) {
   const headers = { "content-type": "application/json" };
-  return (await request(path, { method, headers, body: JSON.stringify(body) })).json();
+  const text = await (await request(path, { method, headers, body: JSON.stringify(body) })).text();
+  return text === "" ? null : JSON.parse(text);
 }
 
 /**

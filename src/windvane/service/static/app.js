@@ -7,6 +7,7 @@ import { token } from "./api.js";
 import { showDecision, startDialog } from "./decision.js";
 import { $, refreshTexts, setText, setTimeText } from "./dom.js";
 import { listeners, retryNow, start, startFollowing, startPolling, stop } from "./following.js";
+import { closeDeletion, startManagement } from "./management.js";
 import { showForm, startForm } from "./new-stream.js";
 import { isBursty } from "./series.js";
 import { state } from "./state.js";
@@ -118,6 +119,7 @@ function renderPlace() {
   }
   if (place === "missing") setText($("#missing-message"), `The server has no stream named “${state.stream}”.`);
   showDecision(state.stream, place === "stream" ? state.decision : null);
+  if (place !== "stream") closeDeletion();
   document.title = place === "stream" ? makeTitle() : "windvane";
 }
 
@@ -192,6 +194,12 @@ startList(
 );
 startForm((name) => {
   location.hash = addressOf(name);
+});
+startManagement(() => {
+  history.replaceState(null, "", location.pathname + location.search);
+  state.list = null; // the stream must not be selected again
+  followAddress();
+  startPolling();
 });
 startDialog(() => {
   history.replaceState(null, "", addressOf(state.stream ?? ""));

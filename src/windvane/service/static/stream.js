@@ -8,6 +8,7 @@ import { decideExample, rewardExample, showCommand } from "./examples.js";
 import { showNorm, showTheta } from "./estimate.js";
 import { describeDrift, describeHalfLife, describeTimeout, formatMemory } from "./findings.js";
 import { countOf, formatCount, formatNumber, formatPercent, formatSetting } from "./format.js";
+import { showManagement } from "./management.js";
 import { showMemory } from "./memory.js";
 import { joinTexts } from "./panel.js";
 import { showPredictions } from "./predictions.js";
@@ -38,6 +39,7 @@ export function showStream(info, charts, kind) {
     showRecent(info, charts);
   }
   showSettings(info);
+  showManagement(info);
 }
 
 /** @param {StreamInfo} info */
@@ -101,7 +103,7 @@ function countFigures({ counts, settings }) {
   const expiredNote = joinTexts(
     "; ",
     reward !== null && `default reward ${formatSetting(reward)}`,
-    dropped > 0 && `${formatCount(dropped)} dropped because of max_pending`,
+    dropped > 0 && `${formatCount(dropped)} dropped`,
   );
   return [
     ["Rewards", formatCount(rewards), rewardNote],

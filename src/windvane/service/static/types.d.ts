@@ -123,12 +123,20 @@ export interface Settings {
   [name: string]: unknown;
 }
 
+export interface RemovedEvents {
+  number: number;
+  first: Timestamp;
+  last: Timestamp;
+}
+
 export interface StreamInfo {
   name: string;
   title: string | null;
   created: Timestamp;
   archived: Timestamp | null;
   events: number;
+  retention: string | null;
+  removed: RemovedEvents | null;
   policy: string;
   link: string;
   dim: number;
@@ -226,7 +234,7 @@ export type AxisKind = "time" | "decisions";
 
 /** A request that the page shows as a command and can send itself. */
 export interface ExampleRequest {
-  method: "POST" | "PUT";
+  method: "POST" | "PUT" | "DELETE";
   path: string;
   body: unknown;
 }

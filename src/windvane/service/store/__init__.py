@@ -10,6 +10,8 @@ from windvane.service.store.events import UNREADABLE as UNREADABLE
 from windvane.service.store.events import Event as Event
 from windvane.service.store.events import UnreadableEventError as UnreadableEventError
 from windvane.service.store.events import check_event as check_event
+from windvane.service.store.opening import is_postgres as is_postgres
+from windvane.service.store.opening import name_store as name_store
 from windvane.service.store.opening import open_store as open_store
 from windvane.service.store.protocol import Store as Store
 from windvane.service.store.records import READ_ERRORS as READ_ERRORS
@@ -23,6 +25,7 @@ from windvane.service.store.records import MisplacedError as MisplacedError
 from windvane.service.store.records import Snapshot as Snapshot
 from windvane.service.store.records import SnapshotError as SnapshotError
 from windvane.service.store.records import StoreError as StoreError
+from windvane.service.store.records import StreamImport as StreamImport
 from windvane.service.store.records import StreamRow as StreamRow
 from windvane.service.store.records import Token as Token
 from windvane.service.store.records import TooManyStreamsError as TooManyStreamsError

@@ -18,7 +18,7 @@ from windvane.records import to_datetime, to_plain
 from windvane.service.store.records import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
-REFITTED, REFIT_UNDONE = 11, 12
+REFITTED, REFIT_UNDONE, UNARCHIVED, ERASED, COMPACTED = range(11, 16)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
@@ -32,6 +32,9 @@ KINDS = {
     UNREADABLE: "unreadable",  # replaces an event that a repair could not read
     REFITTED: "refitted",  # the log before it was learned again with new settings
     REFIT_UNDONE: "refit_undone",  # the model from before the last refit was restored, and learned the events since
+    UNARCHIVED: "unarchived",
+    ERASED: "erased",  # the context of a decision
+    COMPACTED: "compacted",  # events up to number "removed" were removed
 }
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 STREAM_SPAN = 1 << 40
@@ -97,6 +100,11 @@ class Event(NamedTuple):
     def to_row(self) -> tuple[Any, ...]:
         """Return the row of the table of events."""
         return self.stream * STREAM_SPAN + self.number, *self[2:]
+
+    def copy_to(self, stream: int, previous: bytes) -> Event:
+        """Return this event as one of another stream, where it follows one whose chain value is ``previous``."""
+        chain = _extend_chain(previous, stream, *self[1:7], self.request_digest)
+        return self._replace(stream=stream, chain=chain)
 
     @property
     def size(self) -> int:

@@ -17,7 +17,17 @@ def is_postgres(where: str | Path) -> bool:
     return isinstance(where, str) and where.startswith(PREFIXES)
 
 
-def open_store(where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> Store:
+def name_store(where: str | Path) -> str:
+    """Return a path or address as messages show it, without a password."""
+    if not is_postgres(where):
+        return str(where)
+    scheme, _, rest = str(where).partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def open_store(
+    where: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False, **options: bool
+) -> Store:
     """Open the store at ``where``: the path of an SQLite file, or the address of a PostgreSQL database.
 
     Parameters
@@ -30,11 +40,13 @@ def open_store(where: str | Path, *, shared: bool = False, create: bool = True, 
         Create a store that does not exist.
     read_only
         Write nothing. Needs ``shared``.
+    **options
+        ``lazy`` and ``needs_standby``: see :class:`windvane.service.store.postgres.store.PostgresStore`.
     """
     if not is_postgres(where):
         return SqliteStore(where, shared=shared, create=create, read_only=read_only)
-    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+    if find_spec("psycopg") is None:
         raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
     from windvane.service.store.postgres.store import PostgresStore
 
-    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only)
+    return PostgresStore(str(where), shared=shared, create=create, read_only=read_only, **options)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from windvane.service.store.events import Event
-from windvane.service.store.records import Baseline, Erasure, Snapshot, StreamRow, Token
+from windvane.service.store.records import Baseline, Erasure, Snapshot, StreamImport, StreamRow, Token
 
 NO_EPOCHS: Mapping[int, int] = {}
 
@@ -30,6 +30,9 @@ class Store(Protocol):
     name: str
     is_remote: bool
     is_checked: bool
+
+    def open(self) -> None:
+        """Open a store that could not be reached when this object was made; do nothing if it is open."""
 
     def close(self) -> None:
         """Close the store."""
@@ -67,6 +70,12 @@ class Store(Protocol):
 
         ``epochs``: by stream, the epoch of its shard in which the events were made, in a cluster. Raises
         :class:`windvane.service.store.FencedError` if one is over.
+        """
+
+    def purge(self) -> bool:
+        """Delete what is left of erased data outside the tables; return whether nothing is left.
+
+        :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
         """
 
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
@@ -127,6 +136,20 @@ class Store(Protocol):
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep servers from using the store. What this thread changes meanwhile is stored at the end, or not at all.
+
+        The store must be open for this process alone. Raises :class:`windvane.service.store.StoreError` with code
+        "in_use" if a server is using a database.
+        """
+
+    def import_stream(self, row: StreamRow) -> AbstractContextManager[StreamImport]:
+        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+
+        This thread can read the stream before the end; nobody else can. Raises
+        :class:`windvane.service.store.StoreError` with code "exists" if the name is taken.
+        """
 
     def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:
         """Return all streams, or those of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""

@@ -9,9 +9,12 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from windvane.errors import WindvaneError
+
+if TYPE_CHECKING:
+    from windvane.service.store.events import Event
 
 T = TypeVar("T")
 Value = str | float | bytes | None
@@ -24,8 +27,8 @@ class StoreError(WindvaneError):
     """A store cannot be used. ``where`` is its path or address without a password; ``problem`` says why and what to do.
 
     ``code`` is one of "no_folder", "no_store", "gone", "in_use", "unlockable", "unreadable", "not_a_store", "format",
-    "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound"; for
-    PostgreSQL also "unreachable", "refused", "no_standby", "name_taken" and "not_installed".
+    "hard_links", "repairing", "repair_failed", "not_migrated" and "damaged"; for copies also "exists", "not_copied" and
+    "unsound"; for PostgreSQL also "unreachable", "refused", "no_standby", "name_taken" and "not_installed".
     """
 
     def __init__(self, where: Path | str, code: str, problem: str) -> None:
@@ -132,13 +135,48 @@ class Baseline(NamedTuple):
     first_time: float | None
     last_time: float | None
 
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Baseline:
+        """Return the baseline of a row of the table; raise :class:`SnapshotError` if the row was changed."""
+        if not is_sealed("baselines", row):
+            raise SnapshotError("it does not match its checksum")
+        return cls(Snapshot(*row[1:5]), *row[5:-1])
+
+    def to_row(self, stream: int) -> tuple[Value, ...]:
+        """Return the row of the table of baselines."""
+        # Stores keep times as floating-point numbers, and -0.0 as 0: the checksum is that of what is read back.
+        times = [None if time is None else float(time) + 0.0 for time in (self.first_time, self.last_time)]
+        return seal_row("baselines", stream, *self.snapshot, self.removed, self.removed_chain, *times)
+
 
 class Erasure(NamedTuple):
-    """What is erased of a stream: events up to ``baseline.removed``, and the ``requests`` of events by number."""
+    """What is erased of a stream: events up to ``baseline.removed``, and the ``requests`` of events by number.
+
+    A refit learned from events before it. The snapshot of the baseline must therefore be that of the last event: then
+    no refit is replayed whose events were erased.
+    """
 
     stream: int
     baseline: Baseline
     requests: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError if something would be erased that a replay from the baseline needs."""
+        last = self.baseline.snapshot.number
+        if not 0 <= self.baseline.removed <= last or not all(0 < number <= last for number in self.requests):
+            raise ValueError(f"stream {self.stream}: only events up to number {last} can be erased")
+
+
+class StreamImport(NamedTuple):
+    """A stream that is being copied into a store: its row there, and functions that write what belongs to it.
+
+    The row has the id of the original, unless that is taken. ``write_events``: takes events of ``row.id``, in order.
+    ``write_states``: takes the snapshot and the baseline.
+    """
+
+    row: StreamRow
+    write_events: Callable[[Sequence[Event]], None]
+    write_states: Callable[[Snapshot | None, Baseline | None], None]
 
 
 class Token(NamedTuple):

@@ -8,7 +8,6 @@ back would be found late. Here the caller connects, and fails or succeeds at onc
 from __future__ import annotations
 
 import contextlib
-import getpass
 import select
 import threading
 from collections.abc import Iterator
@@ -40,11 +39,16 @@ SESSION: dict[str, str | int] = {
     "idle_in_transaction_session_timeout": 2000,  # milliseconds: a stopped process must not keep its locks
     "statement_timeout": 30_000,
     "lock_timeout": 10_000,
-    # Every frequent query has an index. Without this, a plan made while a table was empty would scan it later.
+    # Every frequent query looks few rows up in an index. A plan made while a table was empty must not scan it later.
     "enable_seqscan": "off",
-    "jit": "off",  # and the cost that this adds to other plans would have them compiled
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # Workers and compiled plans take longer to start than such a query takes.
+    "max_parallel_workers_per_gather": 0,
+    "jit": "off",
 }
 """Settings of a session, unless ``options`` of the address has them."""
+DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 WAIT_SECONDS = 5.0  # for a connection of the pool
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
@@ -72,18 +76,22 @@ class Address:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         except (psycopg.Error, UnicodeError):  # its text may hold the password
             raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
-        if not all(port.isdigit() for port in given.get("port", "5432").split(",") if port):
+        if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
-        self._parameters = {**DEFAULTS, **given}
-        self.name = _describe(given)
+        # What libpq takes from its environment variables and files, and what it has as defaults.
+        known = {item.keyword.decode(): (item.val or b"").decode() for item in psycopg.pq.Conninfo.get_defaults()}
+        known = {name: value for name, value in known.items() if value} | given
+        self._parameters = {**{name: value for name, value in DEFAULTS.items() if name not in known}, **given}
+        self._options = known.get("options", "")
+        self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
         """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
-        given = self._parameters.get("options", "")  # what comes last counts
+        options.append(self._options)  # what comes last counts
         with self.translate_errors():
-            address = make_conninfo("", **{**self._parameters, "options": f"{' '.join(options)} {given}"})
+            address = make_conninfo("", **{**self._parameters, "options": " ".join(options)})
             return psycopg.connect(address, autocommit=True)
 
     @contextlib.contextmanager
@@ -108,19 +116,18 @@ class Address:
         return text
 
 
-def _describe(given: dict[str, str]) -> str:
-    """Return an address with user, host, port and database only."""
-    defaults = {option.keyword.decode(): option.val for option in psycopg.pq.Conninfo.get_defaults()}
-
-    def find(name: str) -> str:
-        return given.get(name) or (defaults.get(name) or b"").decode(errors="replace")
-
-    user = find("user") or getpass.getuser()
-    host, port, database = find("host") or find("hostaddr"), find("port"), find("dbname") or user
-    if not host or host.startswith(("/", "@")):  # a unix socket
-        return f"postgresql://{quote(user)}@/{quote(database)}" + (f"?host={host}" if host else "")
-    places = ",".join(f"[{name}]" if ":" in name else name for name in host.split(","))
-    return f"postgresql://{quote(user)}@{places}{f':{port}' if port else ''}/{quote(database)}"
+def _describe(parameters: dict[str, str]) -> str:
+    """Return an address with user, hosts, ports and database only."""
+    user = parameters.get("user", "")
+    database = quote(parameters.get("dbname", user))
+    hosts = (parameters.get("host") or parameters.get("hostaddr", "")).split(",")
+    if not hosts[0] or hosts[0][0] in "/@":  # a unix socket
+        return f"postgresql://{quote(user)}@/{database}" + (f"?host={hosts[0]}" if hosts[0] else "")
+    ports = parameters.get("port", "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = [f"[{host}]" if ":" in host else host for host in hosts]
+    address = ",".join(f"{host}:{port or DEFAULT_PORT}" for host, port in zip(places, ports, strict=False))
+    return f"postgresql://{quote(user)}@{address}/{database}"
 
 
 def is_usable(connection: Connection) -> bool:

@@ -10,36 +10,38 @@ from typing import Any
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
-from windvane.service.store.records import Baseline, Snapshot, SnapshotError, StreamRow, Token, is_sealed
+from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, Token, is_sealed
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
 READ_IDLE_MS = 600_000
-"""Milliseconds that a read transaction may wait for its process, which may be replaying events. It holds no lock."""
+"""Milliseconds that a long transaction may wait for its process, which may be replaying events. Running servers never
+wait for its locks: a read transaction has none, and the other one is for a store without servers."""
 
 _EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
 _SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
-_CHUNK = f"""SELECT {_EVENT} FROM (
-        SELECT *, sum({_SIZE}) OVER (ORDER BY number) AS total FROM (
+NEXT_EVENTS = f"""SELECT {_EVENT} FROM (
+        SELECT *, sum({_SIZE}) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) AS total FROM (
             SELECT * FROM events WHERE stream = %s AND number > %s ORDER BY number LIMIT %s
         ) AS next
     ) AS counted WHERE total - ({_SIZE}) < {CHUNK_BYTES} ORDER BY number"""
-_BY_KEY = f"SELECT {_EVENT} FROM events WHERE stream = %s AND key = %s"
-_BY_DECISION = f"SELECT {_EVENT} FROM events WHERE stream = %s AND decision = %s ORDER BY number"
-_BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM events WHERE (stream, number) IN (
-        SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, key)
-            JOIN events USING (stream, key) WHERE key IS NOT NULL
-        UNION ALL SELECT stream, number FROM unnest(%b::bigint[], %b::text[]) AS asked (stream, decision)
-            JOIN events USING (stream, decision) WHERE decision IS NOT NULL
-    ) ORDER BY stream, number"""
-_LAST = """SELECT coalesce(
+BY_KEY = f"SELECT {_EVENT} FROM events WHERE stream = %s AND key = %s"
+BY_DECISION = f"SELECT {_EVENT} FROM events WHERE stream = %s AND decision = %s ORDER BY number"
+BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
+        JOIN events ON stream = id AND key = text AND key IS NOT NULL
+    UNION ALL SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
+        JOIN events ON stream = id AND decision = text AND decision IS NOT NULL"""
+LAST_NUMBER = """SELECT coalesce(
         (SELECT number FROM events WHERE stream = %s ORDER BY number DESC LIMIT 1),
         (SELECT removed FROM baselines WHERE stream = %s), 0)"""
-_FIRST_CHAIN = "SELECT digest FROM streams WHERE id = %s"
-_CHAIN = """SELECT chain FROM events WHERE stream = %s AND number = %s
+FIRST_CHAIN = "SELECT digest FROM streams WHERE id = %s"
+CHAIN = """SELECT chain FROM events WHERE stream = %s AND number = %s
     UNION ALL SELECT removed_chain FROM baselines WHERE stream = %s AND removed = %s"""
 _STREAM = "SELECT id, name, created, config, digest FROM streams"
 _TOKENS = "SELECT name, hash, full_rights, created, digest FROM tokens"
+
+BASELINE = """SELECT stream, number, chain, agent, extra, removed, removed_chain, first_time, last_time, digest
+    FROM baselines WHERE stream = %s"""
 
 
 class Lookups:
@@ -53,18 +55,33 @@ class Lookups:
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
+        if getattr(self._local, "connection", None) is not None:  # as part of that one
+            yield
+            return
         with self.pool.borrow() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
-                outer, self._local.connection = getattr(self._local, "connection", None), connection
-                try:
+                with self._use(connection):
                     yield
-                finally:
-                    self._local.connection = outer
             finally:
                 if not connection.closed:
                     connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _use(self, connection: Connection, *, to_write: bool = False) -> Iterator[None]:
+        """Let this thread read through ``connection``, on which a transaction is open, and change things if asked."""
+        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
+        self._local.connection, self._local.is_writer = connection, to_write
+        try:
+            yield
+        finally:
+            self._local.connection = None
+
+    @property
+    def _held(self) -> Connection | None:
+        """The connection on which this thread has opened a transaction to change things."""
+        own: Connection | None = getattr(self._local, "connection", None)
+        return own if own is not None and self._local.is_writer else None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -88,7 +105,7 @@ class Lookups:
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order. No statement stays open between chunks."""
         while limit > 0:
-            rows = self.query(_CHUNK, stream, after, min(limit, CHUNK))
+            rows = self.query(NEXT_EVENTS, stream, after, min(limit, CHUNK))
             if not rows:
                 return
             yield from map(Event._make, rows)
@@ -96,28 +113,29 @@ class Lookups:
 
     def events_of_decision(self, stream: int, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
-        return [Event._make(row) for row in self.query(_BY_DECISION, stream, decision)]
+        return [Event._make(row) for row in self.query(BY_DECISION, stream, decision)]
 
     def event_with_key(self, stream: int, key: str) -> Event | None:
         """Return the event of the request with this Idempotency-Key."""
-        return next((Event._make(row) for row in self.query(_BY_KEY, stream, key)), None)
+        return next((Event._make(row) for row in self.query(BY_KEY, stream, key)), None)
 
     def find_events(
         self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
     ) -> list[Event]:
         """Return the events with these keys, and those of these decisions, by stream and in order."""
         columns = [[pair[i] for pair in pairs] for pairs in (keys, decisions) for i in (0, 1)]
-        return [Event._make(row) for row in self.query(_BY_KEYS_AND_DECISIONS, *columns)]
+        found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
+        return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:
         """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
         of the stream's row; after the last one that was removed, it is that of the baseline."""
-        rows = self.query(_FIRST_CHAIN, stream) if number == 0 else self.query(_CHAIN, stream, number, stream, number)
+        rows = self.query(FIRST_CHAIN, stream) if number == 0 else self.query(CHAIN, stream, number, stream, number)
         return rows[0][0] if rows else None
 
     def last_number(self, stream: int) -> int:
         """Return the number of the last event, 0 if there is none."""
-        return int(self.query(_LAST, stream, stream)[0][0])
+        return int(self.query(LAST_NUMBER, stream, stream)[0][0])
 
     def find_repeated_keys(self, stream: int) -> list[str]:
         """Return the keys that several events have: none, unless the unique index is missing."""
@@ -128,8 +146,10 @@ class Lookups:
 
     def read_snapshot(self, stream: int) -> Snapshot | None:
         """Return the last snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
-        row = self._read_sealed("snapshots", stream)
-        return None if row is None else Snapshot._make(row[1:5])
+        rows = self.query("SELECT stream, number, chain, agent, extra, digest FROM snapshots WHERE stream = %s", stream)
+        if rows and not is_sealed("snapshots", rows[0]):
+            raise SnapshotError("it does not match its checksum")
+        return Snapshot._make(rows[0][1:-1]) if rows else None
 
     def read_snapshot_number(self, stream: int) -> int:
         """Return the number of the event after which the last snapshot was made, 0 if there is none."""
@@ -138,14 +158,8 @@ class Lookups:
 
     def read_baseline(self, stream: int) -> Baseline | None:
         """Return where replays begin if the log is not whole; raise :class:`SnapshotError` if it was changed."""
-        row = self._read_sealed("baselines", stream)
-        return None if row is None else Baseline(Snapshot._make(row[1:5]), *row[5:9])
-
-    def _read_sealed(self, table: str, stream: int) -> tuple[Any, ...] | None:
-        rows = self.query(f"SELECT * FROM {table} WHERE stream = %s", stream)
-        if rows and not is_sealed(table, rows[0]):
-            raise SnapshotError("it does not match its checksum")
-        return rows[0] if rows else None
+        rows = self.query(BASELINE, stream)
+        return Baseline.from_row(rows[0]) if rows else None
 
     # --- streams and tokens ----------------------------------------------------------------------------------------
 
@@ -160,6 +174,13 @@ class Lookups:
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
         return next((StreamRow._make(row) for row in self.query(f"{_STREAM} WHERE name = %s", name)), None)
+
+    def read_secret(self) -> str:
+        """Return the secret that the nodes of a cluster share."""
+        secret = self.read_meta().get("secret")
+        if not secret:
+            raise DamageError("the setting 'secret' is missing, or does not match its checksum")
+        return secret
 
     @property
     def requires_token(self) -> bool:

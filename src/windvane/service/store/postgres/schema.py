@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
+from windvane.service.cluster.membership import check_migration
+from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
 
-FORMAT = 4
 OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED
 SHARDS = 64
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
-"""By format: what changes a store to the next format, in the transaction that is given."""
+LOST = ("08", "53", "57P")  # how the SQLSTATE of a lost connection or of a server without resources begins
 LOCK = int.from_bytes(hashlib.sha256(b"windvane").digest()[:8], signed=True)
 """The advisory lock that is held to create or migrate a store, and to add a stream if their number is limited."""
 
@@ -78,11 +78,6 @@ _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"""
 
 
-def find_shard(name: str, shards: int) -> int:
-    """Return the shard of the stream with this name."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
-
-
 # --- open and create -------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +87,7 @@ def create_schema(url: str, service_role: str | None = None) -> None:
     with contextlib.closing(connect_first(address)) as connection:
         open_tables(address, connection)
         if service_role is not None:
-            with _name_problems(address):
+            with name_problems(address):
                 grant_service_role(connection, service_role)
 
 
@@ -119,21 +114,36 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     Returns the number of shards. Raises :class:`StoreError` otherwise. Several processes may do this at once: one of
     them makes the changes.
     """
-    with _name_problems(address):
+    with name_problems(address):
         found = _read_format(address, connection)
         if found is None and not create:
             raise StoreError(address.name, "no_store", "the store does not exist")
-        if found is not None and found < FORMAT and not migrate:
-            problem = f"has format {found}, and this version needs format {FORMAT}; `windvane serve` migrates it"
+        if found is not None and found < migrations.FORMAT and not migrate:
+            problem = (
+                f"has format {found}, and this version needs format {migrations.FORMAT}; `windvane serve` migrates it"
+            )
             raise StoreError(address.name, "format", problem)
-        if found is None or found < FORMAT:
+        if found is None or found < migrations.FORMAT:
             with connection.transaction():
                 hold_lock(connection)
-                _change_format(address, connection, _read_format(address, connection))
+                found = _read_format(address, connection)  # another process may have been first
+                if found is None:
+                    _create_tables(connection)
+                elif found < migrations.FORMAT:
+                    check_migration(connection, address.name, migrations.FORMAT)
+                    migrations.migrate_postgres(connection, found)
         shards = read_meta(connection).get("shards", "")
     if not shards.isdigit() or int(shards) < 1:
         raise StoreError(address.name, "damaged", "the setting 'shards' is missing, or does not match its checksum")
     return int(shards)
+
+
+def has_standby(connection: Connection) -> bool:
+    """Return whether a commit waits until a standby has it: then the loss of one machine loses nothing."""
+    ((names, level),) = connection.execute(
+        "SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
+    ).fetchall()
+    return bool(names.strip()) and level in ("on", "remote_apply")
 
 
 def hold_lock(connection: Connection) -> None:
@@ -142,7 +152,7 @@ def hold_lock(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _name_problems(address: Address) -> Iterator[None]:
+def name_problems(address: Address) -> Iterator[None]:
     """Turn errors of the database into :class:`StoreError`."""
     try:
         with address.translate_errors():
@@ -156,6 +166,8 @@ def _name_problems(address: Address) -> Iterator[None]:
                 f"{error}; it may be a standby: name the primary, or all hosts and target_session_attrs=read-write"
             )
             raise StoreError(address.name, "refused", problem) from None
+        if error.sqlstate is None or error.sqlstate.startswith(LOST):
+            raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
         raise StoreError(address.name, "unreadable", f"cannot be used as a store ({error})") from None
 
 
@@ -179,33 +191,20 @@ def _read_format(address: Address, connection: Connection) -> int | None:
             " (?options=-csearch_path%3DNAME)"
         )
         raise StoreError(address.name, "not_a_store", problem)
-    if not rows or not is_sealed("meta", rows[0]) or not rows[0][1].isdigit():
+    if not rows or not is_sealed("meta", rows[0]):
         raise StoreError(address.name, "damaged", "the setting 'format' is missing, or does not match its checksum")
-    found = int(rows[0][1])
-    if found > FORMAT:
-        problem = f"has format {found}, of a newer version; this version reads format {FORMAT}: install a newer one"
-        raise StoreError(address.name, "format", problem)
-    return found
+    return migrations.check_format(address.name, rows[0][1], migrations.OLDEST_POSTGRES)
 
 
-def _change_format(address: Address, connection: Connection, found: int | None) -> None:
-    """Create the tables, or change those of an older format, in the transaction of the caller."""
-    if found is None:
-        for statement in _list_statements():
-            connection.execute(statement)
-        settings = (secrets.token_hex(16), "no", str(SHARDS), secrets.token_hex(32))
-        for name, value in zip(REQUIRED_META, (str(FORMAT), *settings), strict=True):
-            write_meta(connection, name, value)
-        connection.execute(
-            "INSERT INTO shards SELECT number, 0, NULL FROM generate_series(0, %s - 1) number", (SHARDS,)
-        )
-        return
-    for step in range(found, FORMAT):
-        if step not in MIGRATIONS:
-            problem = f"has format {found}, which is too old; this version reads format {FORMAT}"
-            raise StoreError(address.name, "format", problem)
-        MIGRATIONS[step](connection)
-        write_meta(connection, "format", str(step + 1))
+def _create_tables(connection: Connection) -> None:
+    """Create the tables and their first rows, in the transaction of the caller."""
+    for statement in _list_statements():
+        connection.execute(statement)
+    settings = (str(migrations.FORMAT), secrets.token_hex(16), "no", str(SHARDS), secrets.token_hex(32))
+    for name, value in zip(REQUIRED_META, settings, strict=True):
+        write_meta(connection, name, value)
+    query = "INSERT INTO shards SELECT number, 0, NULL FROM generate_series(0, %s - 1) AS number"
+    connection.execute(query, (SHARDS,))
 
 
 def _list_statements() -> Iterator[bytes]:

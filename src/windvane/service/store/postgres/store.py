@@ -7,10 +7,15 @@ connection is lost during a commit, its outcome is unknown: the caller must read
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import psycopg
+
+from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, is_usable
@@ -18,12 +23,20 @@ from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
-    find_shard,
+    has_standby,
     hold_lock,
+    name_problems,
     open_tables,
     write_meta,
 )
-from windvane.service.store.postgres.writing import ERASE_MS, fence_shard, write_batch
+from windvane.service.store.postgres.writing import (
+    ERASE_MS,
+    expel_nodes,
+    fence_shard,
+    insert_events,
+    insert_states,
+    write_batch,
+)
 from windvane.service.store.protocol import NO_EPOCHS
 from windvane.service.store.records import (
     DatabaseError,
@@ -31,6 +44,7 @@ from windvane.service.store.records import (
     FencedError,
     Snapshot,
     StoreError,
+    StreamImport,
     StreamRow,
     Token,
     TooManyStreamsError,
@@ -40,7 +54,11 @@ from windvane.service.store.records import (
 CONNECTIONS = 8
 """For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
 
+log = logging.getLogger("windvane.service")
+
 _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
+_IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
+    OR EXISTS (SELECT FROM events WHERE stream = %(id)s)"""
 _NEXT_ID = "SELECT nextval('stream_ids')"
 _PASS_ID = """SELECT %(id)s::bigint FROM (
     SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
@@ -60,6 +78,10 @@ class PostgresStore(Lookups):
         Create the tables if there are none.
     read_only
         Write nothing.
+    lazy
+        Do not fail if the database cannot be reached now: :meth:`open` tries again.
+    needs_standby
+        Refuse a database that does not commit to a standby as well.
     connections
         Most connections for reading and for small changes. One more is for events.
 
@@ -68,7 +90,7 @@ class PostgresStore(Lookups):
     name : str
         The address without the password.
     shards : int
-        The number of shards; see :func:`windvane.service.store.postgres.schema.find_shard`.
+        The number of shards; see :func:`windvane.cluster_map.shard_of`.
     """
 
     is_remote = True
@@ -80,17 +102,38 @@ class PostgresStore(Lookups):
         shared: bool = False,
         create: bool = True,
         read_only: bool = False,
+        lazy: bool = False,
+        needs_standby: bool = False,
         connections: int = CONNECTIONS,
     ) -> None:
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
-        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
-            self.shards = open_tables(self.address, connection, create=create and not read_only, migrate=not shared)
+        self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
+        self._needs_standby, self.shards = needs_standby, 0
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
-        if not shared:
-            self.repair()
+        try:
+            self.open()
+        except BaseException as error:
+            if lazy and getattr(error, "code", "") == "unreachable":
+                return
+            self.close()
+            raise
+
+    def open(self) -> None:
+        """Connect, and create or migrate the tables; do nothing if that was done."""
+        if self._is_open:
+            return
+        with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
+            self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
+            if self._needs_standby and not has_standby(connection):
+                problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
+                raise StoreError(self.name, "no_standby", problem)
+        if not self._is_shared:
+            with name_problems(self.address):
+                self.repair()
+        self._is_open = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -116,8 +159,19 @@ class PostgresStore(Lookups):
         return problems
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it."""
-        if problems := self.find_damage(pages=pages):
+        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it.
+
+        If only the setting is damaged that says whether requests need a token, they do from now on.
+        """
+        problems = self.find_damage(pages=pages)
+        if problems and "guarded" not in self.read_meta():
+            log.error("%s: is damaged (%s); every request needs a token", self.name, problems[0])
+            with self._transaction() as connection:
+                write_meta(connection, "guarded", "yes")
+            if not (remaining := self.find_damage(pages=pages)):
+                return problems
+            problems = remaining
+        if problems:
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 
@@ -130,9 +184,31 @@ class PostgresStore(Lookups):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Change streams, settings or tokens: all of the changes, or none."""
-        with self.pool.borrow() as connection, connection.transaction():
+        """Change streams, settings or tokens: all of the changes, or none; inside :meth:`hold`, as a part of it."""
+        own = self._held
+        with self.pool.borrow() if own is None else contextlib.nullcontext(own) as connection, connection.transaction():
             yield connection
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep nodes out of the cluster. What this thread changes meanwhile is committed at the end, or not at all.
+
+        Raises :class:`StoreError` with code "in_use" if a node is running, or another process holds the store.
+        """
+        if self._held is not None:
+            yield
+            return
+        with self.pool.borrow() as connection, connection.transaction():
+            try:
+                names = expel_nodes(connection)
+            except psycopg.errors.LockNotAvailable:
+                problem = "another command is changing it, or it is also the other store of this command"
+                raise StoreError(self.name, "in_use", problem) from None
+            if names:
+                problem = f"is served by the nodes {', '.join(names)}; stop them first"
+                raise StoreError(self.name, "in_use", problem)
+            with self._use(connection, to_write=True):
+                yield
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -157,6 +233,10 @@ class PostgresStore(Lookups):
             except BaseException:
                 self._drop_writer()
                 raise
+
+    def purge(self) -> bool:
+        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        return True
 
     def _connect_writer(self) -> Connection:
         """Return the connection for events: a new one if the server has ended the last one."""
@@ -192,28 +272,49 @@ class PostgresStore(Lookups):
     ) -> StreamRow | None:
         """Return the new stream, None if the name is taken. Ids are never used again.
 
-        ``id``: the one that it must have, because it is copied from another store. Raises :class:`TooManyStreamsError`
-        if the store has ``most`` streams, and :class:`FencedError` if ``epoch`` of the stream's shard is over.
+        ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
+        :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        shard = find_shard(name, self.shards)
         with self._transaction() as connection:
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
-            fence_shard(connection, shard, epoch)
+            fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
             if is_taken:
                 return None
             if most is not None and count >= most:
                 raise TooManyStreamsError(most)
-            query = _NEXT_ID if id is None else _PASS_ID
-            ((number,),) = connection.execute(query, {"id": id}).fetchall()
-            row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
-            connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", (number, shard, *row[1:]))
-            return StreamRow._make(row)
+            return self._insert_stream(connection, id, name, created, config)
+
+    def _insert_stream(
+        self, connection: Connection, id_: int | None, name: str, created: float, config: str
+    ) -> StreamRow:
+        """Add a stream with this id, or a new one. The caller holds the lock of ids."""
+        query = _NEXT_ID if id_ is None else _PASS_ID
+        ((number,),) = connection.execute(query, {"id": id_}).fetchall()
+        row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
+        values = (number, shard_of(name, self.shards), *row[1:])
+        connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", values)
+        return StreamRow._make(row)
+
+    @contextlib.contextmanager
+    def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
+        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+
+        This thread can read the stream before the end. No node may run; see :meth:`hold`. Raises :class:`StoreError`
+        with code "exists" if the name is taken.
+        """
+        with self.hold(), self._transaction() as connection:
+            hold_lock(connection)
+            if self.find_stream(row.name) is not None:
+                raise StoreError(self.name, "exists", f"has a stream named {row.name!r} already")
+            ((is_taken,),) = connection.execute(_IS_TAKEN, {"id": row.id}).fetchall()
+            copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
+            yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
         with self._transaction() as connection:
-            fence_shard(connection, find_shard(row.name, self.shards), epoch, [row.id])
+            fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
             connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
             for table in ("events", "snapshots", "baselines"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))

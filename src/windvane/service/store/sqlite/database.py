@@ -11,34 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from windvane.service.store.records import READ_ERRORS, StoreError, Value, is_damage, is_sealed, seal_row
+from windvane.service.store.migrations import FORMAT, SQLITE_TABLES, check_format
+from windvane.service.store.records import READ_ERRORS, StoreError, Value, is_damage, is_sealed, seal_row, try_read
 
-FORMAT = 3
 PAGE_BYTES = 4096  # fixed, so that the first page of every store has the same layout: see opening.py
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
 MOST_LINES = 20  # of SQLite's own check: enough to see the damage
 
-SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE streams (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created REAL NOT NULL, config TEXT NOT NULL, digest BLOB NOT NULL
-);
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY, time REAL NOT NULL, kind INTEGER NOT NULL, decision TEXT, key TEXT, outcome BLOB NOT NULL,
-    request BLOB, salt BLOB, request_digest BLOB, chain BLOB NOT NULL
-);
-CREATE INDEX events_by_decision ON events (decision, id) WHERE decision IS NOT NULL;
-CREATE INDEX events_by_key ON events (key, id) WHERE key IS NOT NULL;
-CREATE TABLE snapshots (
-    stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, chain BLOB NOT NULL, agent BLOB NOT NULL, extra BLOB NOT NULL,
-    digest BLOB NOT NULL
-);
-CREATE TABLE tokens (
-    name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, full INTEGER NOT NULL, created REAL NOT NULL, digest BLOB NOT NULL
-);
-"""
-TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
-REQUIRED_META = ("format", "id", "guarded")
+TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens", "baselines"})
+REQUIRED_META = ("format", "id", "guarded", "last_stream")
 
 
 # --- files and connections -------------------------------------------------------------------------------------------
@@ -112,9 +93,10 @@ def create_tables(path: Path, fill: Callable[[sqlite3.Connection], None] = lambd
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA secure_delete=ON")  # what is erased later must not be left on a page from now
         connection.execute("BEGIN IMMEDIATE")
         if not read_schema(connection):
-            for statement in SCHEMA.split(";"):
+            for statement in SQLITE_TABLES[FORMAT].split(";"):
                 connection.execute(statement)
             fill(connection)
         connection.execute("COMMIT")
@@ -127,35 +109,45 @@ def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 @cache
-def _expected_schema() -> dict[str, Any]:
+def _expected_schema(format_: int) -> dict[str, Any]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(SCHEMA)
+        connection.executescript(SQLITE_TABLES[format_])
         return read_schema(connection)
 
 
-def find_changed_tables(connection: sqlite3.Connection) -> list[str]:
-    """Return the tables and indexes that are not those of a store of the current format, to the letter."""
+def find_changed_tables(connection: sqlite3.Connection, format_: int = FORMAT) -> list[str]:
+    """Return the tables and indexes that are not those of a store of this format, to the letter."""
     schema = read_schema(connection)
-    return [name for name, sql in _expected_schema().items() if name not in schema or schema[name] != sql]
+    return [name for name, sql in _expected_schema(format_).items() if name not in schema or schema[name] != sql]
 
 
-def has_tables(path: Path, connection: sqlite3.Connection) -> bool:
-    """Return False for a file without tables; raise :class:`StoreError` if they are not those of a store of the current
-    format, which may be damaged."""
+def match_tables(connection: sqlite3.Connection) -> int | None:
+    """Return the format whose tables the file has, to the letter; None if there is none."""
+    formats = sorted(SQLITE_TABLES, reverse=True)  # one may have all tables of an older one
+    return next((format_ for format_ in formats if not find_changed_tables(connection, format_)), None)
+
+
+def find_format(path: Path, connection: sqlite3.Connection) -> int | None:
+    """Return the format of a store, which may be damaged, None for a file without tables; raise :class:`StoreError` if
+    the file is no store, or one of a format that this version does not read."""
     names = read_schema(connection).keys()
-    missing = TABLES - names
-    if not names or len(missing) == 1:  # one name that is missing may be damage; a file with two is something else
-        return bool(names)
-    rows = [] if missing else connection.execute("SELECT * FROM meta NOT INDEXED WHERE name = 'format'").fetchall()
+    if not names:
+        return None
+    rows = try_read(_read_format, connection) or []
     if rows and is_sealed("meta", rows[0]):
-        is_current = rows[0][1] == str(FORMAT)
-    else:  # earlier formats had other tables, and other checksums or none
-        is_current = not find_changed_tables(connection)
-    if not is_current and rows:
-        raise StoreError(path, "format", f"has format {rows[0][1]}; this version reads format {FORMAT}")
-    if not is_current:
+        return check_format(path, rows[0][1])
+    format_ = match_tables(connection)
+    if format_ is None and rows and not TABLES - {"baselines"} - names:  # before 3 there were other checksums, or none
+        check_format(path, str(rows[0][1]))
+    if format_ is None and len(TABLES - names) == 1:
+        return FORMAT  # one name that is missing may be damage; a file with two is something else
+    if format_ is None:
         raise StoreError(path, "not_a_store", "is an SQLite file of another application")
-    return True
+    return format_
+
+
+def _read_format(connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute("SELECT * FROM meta NOT INDEXED WHERE name = 'format'").fetchall()
 
 
 def find_damage(connection: sqlite3.Connection, *, pages: bool = True) -> list[str]:

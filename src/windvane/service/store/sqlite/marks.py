@@ -79,6 +79,17 @@ class Marks:
             except OSError as error:
                 self._warn(error)
 
+    def remove(self, stream: int) -> None:
+        """Remove the mark of a stream that is about to be removed; this is on disk when it returns."""
+        with self._guard:
+            if self._file is None:
+                return
+            try:
+                os.pwrite(self._file, bytes(ID_BYTES), stream * ID_BYTES)
+                os.fsync(self._file)
+            except OSError as error:
+                self._warn(error)
+
     def close(self) -> None:
         """Close the file, but not during a write: its descriptor might then belong to another file."""
         with self._guard:

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import filelock
 
+from windvane.service.store.migrations import FORMAT, check_format
 from windvane.service.store.records import READ_ERRORS, StoreError, is_damage, try_read
 from windvane.service.store.sqlite.database import (
-    FORMAT,
     PAGE_BYTES,
     add_suffix,
     connect,
     create_private_file,
     create_tables,
-    find_changed_tables,
-    has_tables,
+    find_format,
+    match_tables,
     may_be_damage,
     read_meta,
     remove_database,
@@ -82,8 +82,9 @@ def open_file(path: Path, *, lock: bool) -> int:
     return descriptor
 
 
-def is_empty(path: Path, *, exclusive: bool, read_only: bool) -> bool:
-    """Return False for a store, which may be damaged; raise :class:`StoreError` for a file of another application.
+def recognise_store(path: Path, *, exclusive: bool, read_only: bool) -> int | None:
+    """Return the format of a store, which may be damaged, None for an empty file; raise :class:`StoreError` for a file
+    of another application, or of a format that this version does not read.
 
     Nothing is written, so a file that is not a store is not changed. A file may count as a damaged store if it can be
     repaired (``exclusive``) or reported (``read_only``).
@@ -92,30 +93,32 @@ def is_empty(path: Path, *, exclusive: bool, read_only: bool) -> bool:
     mode = "rw" if add_suffix(path, "-journal").exists() else "ro"
     try:
         with contextlib.closing(connect(path, mode)) as connection:
-            if has_tables(path, connection):
-                return False
+            format_ = find_format(path, connection)
+            if format_ is not None:
+                return format_
     except (StoreError, *READ_ERRORS) as error:
         if exclusive:
             may_be_store = getattr(error, "code", "") == "not_a_store" or may_be_damage(error)
-            is_store = may_be_store and is_damaged_store(path)
+            format_ = find_damaged_format(path) if may_be_store else None
         else:
             is_foreign = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB
-            is_store = read_only and is_damage(error) and not is_foreign
-        if not is_store:
+            format_ = FORMAT if read_only and is_damage(error) and not is_foreign else None
+        if format_ is None:
             raise
-        return False
-    if exclusive and is_damaged_store(path):
-        return False  # its first page, which lists the tables, is damaged
+        return format_
+    if exclusive and (format_ := find_damaged_format(path)) is not None:
+        return format_  # its first page, which lists the tables, is damaged
     if path.stat().st_size > PAGE_BYTES:  # more than a process leaves that creates a store
         raise StoreError(path, "unreadable", "cannot be used as a store (it has pages, and no tables)")
-    return True
+    return None
 
 
 def create_store(path: Path) -> None:
     """Create a new store in an empty file."""
 
     def write_settings(connection: sqlite3.Connection) -> None:
-        for name, value in (("format", str(FORMAT)), ("id", secrets.token_hex(ID_BYTES)), ("guarded", "no")):
+        settings = {"format": str(FORMAT), "id": secrets.token_hex(ID_BYTES), "guarded": "no", "last_stream": "0"}
+        for name, value in settings.items():
             write_row(connection, "meta", name, value)
 
     with contextlib.closing(connect(path)) as connection:
@@ -135,15 +138,16 @@ def restrict_access(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a damaged store for reading; raise :class:`StoreError` if the file is none.
+def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Open a damaged store for reading, and yield its format, too; raise :class:`StoreError` if the file is none.
 
     A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
-    the same pages.
+    the same pages. One of an older format lacks some of them, which must not be read.
     """
     with contextlib.closing(connect(path, "ro")) as connection:
-        if try_read(find_changed_tables, connection) == []:
-            yield connection
+        format_ = try_read(match_tables, connection)
+        if format_ is not None:
+            yield connection, format_
             return
     if not _may_hold_settings(path):
         raise StoreError(path, "damaged", "cannot be used as a store (its first page is damaged)")
@@ -151,9 +155,10 @@ def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         _copy_with_first_page(path, copy)
         with contextlib.closing(connect(copy)) as connection:
-            if (try_read(read_meta, connection) or {}).get("format") != str(FORMAT):
+            settings = try_read(read_meta, connection) or {}
+            if "format" not in settings:
                 raise StoreError(path, "damaged", "cannot be used as a store (its settings are damaged)")
-            yield connection
+            yield connection, check_format(path, settings["format"])
     finally:
         remove_database(copy)
 
@@ -165,11 +170,12 @@ def _may_hold_settings(path: Path) -> bool:
         return b"guarded" in file.read(PAGE_BYTES) or add_suffix(path, "-wal").exists()
 
 
-def is_damaged_store(path: Path) -> bool:
-    """Whether a file that does not open as a store is one, apart from its first page or its settings."""
-    with contextlib.suppress(StoreError, OSError, *READ_ERRORS), open_damaged(path):
-        return True
-    return False
+def find_damaged_format(path: Path) -> int | None:
+    """Return the format of a file that does not open as a store, but is one apart from its first page or its settings;
+    None if it is none."""
+    with contextlib.suppress(StoreError, OSError, *READ_ERRORS), open_damaged(path) as (_, format_):
+        return format_
+    return None
 
 
 def _copy_with_first_page(path: Path, copy: Path) -> None:

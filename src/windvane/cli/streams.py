@@ -1,0 +1,220 @@
+"""The command ``streams`` and its sub-commands: list, compact, archive, unarchive, delete."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from windvane.cli import InputError
+from windvane.cli.commands import Group
+from windvane.cli.console import Answer, Table
+from windvane.cli.options import DEFAULT_STORE, Store
+from windvane.cli.stores import open_store
+from windvane.records import to_plain
+
+if TYPE_CHECKING:
+    from windvane import Client
+    from windvane.records import Compaction, StreamInfo
+    from windvane.service.engine import Engine
+
+T = TypeVar("T")
+
+WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # problems that the input causes
+LISTED = ("name", "title", "created", "archived", "events", "retention", "removed")
+HELP = """List, compact, archive and delete streams.
+
+With --url, a running service does it; the token is that in the variable WINDVANE_TOKEN. Without it, the command opens
+the store, and fails if a server has the store open; only "list" also works beside a server.
+
+Examples:
+  windvane streams list --store windvane.db
+  windvane streams compact --store windvane.db
+  windvane streams delete homepage --url http://127.0.0.1:8000
+"""
+
+Name = Annotated[str, typer.Argument(help="The name of the stream.", show_default=False)]
+OptionalName = Annotated[
+    str | None, typer.Argument(help="The name of the stream. Default: all that have a retention.", show_default=False)
+]
+_URL_HELP = "Address of a running service that does it, in place of --store."
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the streams are: in a store, or at the address of a service."""
+
+    store: Store = DEFAULT_STORE
+    url: Annotated[str | None, typer.Option("--url", help=_URL_HELP, show_default=False)] = None
+
+    def ask(self, call: Callable[[Client], T], work: Callable[[Engine], Awaitable[T]]) -> T:
+        """Return the result of ``call`` to a service, or of ``work`` on the store."""
+        from windvane import Client
+        from windvane.service.offline import run_offline
+        from windvane.service.store import StoreError
+
+        with _name_errors():
+            if self.url is not None:
+                with Client(self.url) as client:
+                    return call(client)
+            try:
+                return run_offline(self.store, work)
+            except StoreError as error:
+                hint = "; stop it, or give its address as --url" if error.code == "in_use" else ""
+                raise InputError(f"{error}{hint}") from None
+
+
+@contextlib.contextmanager
+def _name_errors() -> Iterator[None]:
+    """Turn problems that the input causes into errors of the input."""
+    from windvane.client import ClientError
+    from windvane.service.problems import Problem
+
+    try:
+        yield
+    except (ClientError, Problem) as error:
+        if error.code in WRONG_INPUT_CODES:
+            raise InputError(str(error)) from None
+        raise
+
+
+def list_streams(place: Place) -> Answer:
+    """List the streams: whether they are archived, their retention, the events of their logs and those removed.
+
+    It can run while a server uses the store. Streams that cannot be recovered are listed with the reason.
+
+    Examples:
+      windvane streams list --store windvane.db
+      windvane streams list --url http://127.0.0.1:8000 --json
+    """
+    from windvane import Client
+
+    if place.url is None:
+        streams, unavailable = _read_streams(place)
+    else:
+        with _name_errors(), Client(place.url) as client:
+            streams = [{name: getattr(stream, name) for name in LISTED} for stream in client.streams()]
+            unavailable = {stream.name: stream.reason for stream in client.unrecovered()}
+    rows = []
+    for stream in streams:
+        removed = 0 if stream["removed"] is None else stream["removed"].number
+        state = "in service" if stream["archived"] is None else "archived"
+        left = stream["events"] - removed
+        rows.append([stream["name"], state, stream["retention"] or "forever", f"{left:,}", f"{removed:,}"])
+    rows += [[name, f"not recovered: {reason}", "", "", ""] for name, reason in unavailable.items()]
+    columns = ["stream", "state", "retention", "events", "removed"]
+    document = {"streams": to_plain(streams), "unavailable": [{"name": n, "reason": r} for n, r in unavailable.items()]}
+    return Answer(document, [Table(columns, rows, f"Streams of {place.url or place.store}", left=3)])
+
+
+def _read_streams(place: Place) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the streams of a store, and why others cannot be recovered."""
+    from windvane.service.recovery import rebuild_stream
+    from windvane.service.store import STORE_ERRORS
+    from windvane.service.stream_state import ReplayError
+
+    streams, unavailable = list[dict[str, Any]](), dict[str, str]()
+    with open_store(place.store, read_only=True) as opened:
+        try:
+            for row in sorted(opened.read_streams(), key=lambda row: str(row.name)):
+                try:
+                    streams.append(rebuild_stream(row, opened).describe())
+                except ReplayError as error:
+                    unavailable[str(row.name)] = str(error)
+        except STORE_ERRORS as error:
+            raise InputError(f"{place.store}: cannot be read ({error})") from None
+    return streams, unavailable
+
+
+def compact(place: Place, name: OptionalName = None) -> Answer:
+    """Remove the events of a stream that are older than its retention, or of all streams that have a retention.
+
+    What was learned from the events stays. A running service does this by itself, at the latest an hour after the
+    retention has passed; the command does it now.
+
+    Examples:
+      windvane streams compact --store windvane.db
+      windvane streams compact homepage --url http://127.0.0.1:8000
+    """
+
+    def call(client: Client) -> list[Compaction]:
+        names = [stream.name for stream in client.streams() if stream.retention is not None] if name is None else [name]
+        return [client.compact(each) for each in names]
+
+    async def work(engine: Engine) -> list[Compaction]:
+        streams = [stream for stream in engine.streams.values() if stream.retention is not None]
+        streams = streams if name is None else [engine.stream(name)]
+        return [await engine.compactions.compact(stream) for stream in streams]
+
+    done = place.ask(call, work)
+    rows = [[each.stream, f"{each.removed:,}", f"{each.left:,}"] for each in done]
+    return Answer({"compactions": done}, [Table(["stream", "removed", "left"], rows)])
+
+
+def archive(name: Name, place: Place) -> Answer:
+    """Archive a stream: it can still be read, but no longer decides or learns.
+
+    Example:
+      windvane streams archive homepage --store windvane.db
+    """
+    return _change(place, name, "archive")
+
+
+def unarchive(name: Name, place: Place) -> Answer:
+    """Let an archived stream decide and learn again. Decisions whose timeout has passed meanwhile are closed.
+
+    Example:
+      windvane streams unarchive homepage --store windvane.db
+    """
+    return _change(place, name, "unarchive")
+
+
+def _change(place: Place, name: str, verb: str) -> Answer:
+    from windvane.agent.times import read_clock
+
+    def call(client: Client) -> datetime | None:
+        info: StreamInfo = getattr(client, verb)(name)
+        return info.archived
+
+    async def work(engine: Engine) -> datetime | None:
+        stream = engine.stream(name)
+        await engine.carry_out(stream, lambda: getattr(stream, verb)(read_clock()))
+        archived: datetime | None = stream.info().archived
+        return archived
+
+    archived = to_plain(place.ask(call, work))
+    return Answer(
+        {"name": name, "archived": archived}, [f"{name}: {f'archived {archived}' if archived else 'in service'}"]
+    )
+
+
+def delete(
+    name: Name,
+    place: Place,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to delete it.")] = False,
+) -> Answer:
+    """Delete a stream with everything of it: its log, its model and its settings. This cannot be undone.
+
+    It asks first, unless --yes is given. Backups still have the stream.
+
+    Examples:
+      windvane streams delete homepage --store windvane.db
+      windvane streams delete homepage --url http://127.0.0.1:8000 --yes
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError("--yes must be given where nobody can be asked: deleting a stream cannot be undone")
+        typer.confirm(f"Delete the stream {name!r} with everything of it?", abort=True, err=True)
+    place.ask(lambda client: client.delete_stream(name), lambda engine: engine.registry.remove(name))
+    return Answer({"deleted": name}, [f"{name}: deleted"])
+
+
+streams = Group(
+    HELP,
+    {"list": list_streams, "compact": compact, "archive": archive, "unarchive": unarchive, "delete": delete},
+)

@@ -1,0 +1,77 @@
+"""Work that other threads ask of the keeper's thread, and wait for."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from windvane.service.cluster.clocks import read_clock
+from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.records import DatabaseError
+
+Work = Callable[[Connection], Any]
+
+
+class _Command:
+    def __init__(self, work: Work, seconds: float) -> None:
+        self.work, self.end = work, read_clock() + seconds
+        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+
+class Commands:
+    """A queue of work that is tried until it succeeds or its time is over."""
+
+    def __init__(self) -> None:
+        self._queue: deque[_Command] = deque()
+        self._guard = threading.Lock()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def ask(self, work: Work, seconds: float, wake: Callable[[], None]) -> Any:
+        """Return the result of ``work``, which another thread does. Raise :class:`DatabaseError` if it comes late."""
+        command = _Command(work, seconds)
+        with self._guard:
+            if self._is_closed:
+                raise DatabaseError("this node is not in the cluster")
+            self._queue.append(command)
+        wake()
+        try:
+            return command.result.result(seconds + 1.0)  # the other thread should end it, and knows the reason
+        except concurrent.futures.TimeoutError:
+            command.result.cancel()
+            raise DatabaseError("the database does not respond") from None
+
+    def run_first(self, connection: Connection) -> None:
+        """Do the first piece of work. If it raises, it stays the first."""
+        command = self._queue[0]
+        if not command.result.cancelled():
+            result = command.work(connection)
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # it was cancelled meanwhile
+                command.result.set_result(result)
+        with self._guard:
+            self._queue.remove(command)
+
+    def expire(self, reason: str) -> None:
+        """Give up the work whose time is over."""
+        self._give_up(read_clock(), reason)
+
+    def close(self) -> None:
+        """Give up everything, and accept no more."""
+        with self._guard:
+            self._is_closed = True
+        self._give_up(float("inf"), "this node is leaving the cluster")
+
+    def _give_up(self, now: float, reason: str) -> None:
+        with self._guard:
+            over = [command for command in self._queue if command.end <= now]
+            for command in over:
+                self._queue.remove(command)
+        for command in over:
+            with contextlib.suppress(concurrent.futures.InvalidStateError):
+                command.result.set_exception(DatabaseError(f"the shards were not changed: {reason}"))

@@ -1,0 +1,99 @@
+"""The keeper's connection to the database: it hears of changes of the map, and other threads can wake it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+
+import psycopg
+
+from windvane.service.cluster.membership import CHANNEL
+from windvane.service.store.postgres.connections import Address, Connection
+
+
+class Session:
+    """A connection for one thread, which is opened again after it was lost.
+
+    Parameters
+    ----------
+    address
+        The database.
+    lock_seconds, statement_seconds
+        How long a statement waits for a lock, and how long it runs.
+    """
+
+    def __init__(self, address: Address, lock_seconds: float, statement_seconds: float) -> None:
+        self.address, self._seconds = address, (lock_seconds, statement_seconds)
+        self._connection: Connection | None = None
+        self._watched: int | None = None  # its file descriptor
+        self._has_news = False
+        self._guard = threading.Lock()  # of the pipe's end
+        self._is_closed = False
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
+        self._selector = selectors.DefaultSelector()  # select.select fails in a server with a thousand connections
+        self._selector.register(self._read_end, selectors.EVENT_READ)
+
+    def open(self) -> Connection:
+        """Return the connection; connect if there is none."""
+        if self._connection is None:
+            connection = self.address.connect()
+            try:
+                connection.add_notify_handler(self._note_news)
+                lock, statement = (f"{max(1, round(1000 * seconds))}ms" for seconds in self._seconds)
+                settings = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
+                connection.execute(settings, (lock, statement))
+                connection.execute(f"LISTEN {CHANNEL}".encode())
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._watched = connection, connection.fileno()
+            self._selector.register(self._watched, selectors.EVENT_READ)
+        return self._connection
+
+    def drop(self) -> None:
+        """Close the connection, if there is one. :meth:`open` opens another one."""
+        connection, self._connection = self._connection, None
+        if self._watched is not None:
+            self._selector.unregister(self._watched)
+            self._watched = None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self.drop()
+        with self._guard:
+            self._is_closed = True
+            self._selector.close()
+            os.close(self._read_end)
+            os.close(self._write_end)
+
+    def wake(self) -> None:
+        """End :meth:`wait` in another thread, or the next one."""
+        with self._guard, contextlib.suppress(BlockingIOError):  # if the pipe is full, the other thread wakes up anyway
+            if not self._is_closed:
+                os.write(self._write_end, b"\0")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the map may have changed, another thread calls :meth:`wake`, or the time is over.
+
+        Raises psycopg.OperationalError if the server has ended the connection.
+        """
+        if self._has_news:
+            seconds = 0.0
+        self._has_news = False
+        for key, _ in self._selector.select(max(0.0, seconds)):
+            if key.fd == self._read_end:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._read_end, 4096)
+            elif self._connection is not None:
+                self._connection.pgconn.consume_input()
+                while self._connection.pgconn.notifies() is not None:
+                    pass
+
+    def _note_news(self, _: psycopg.Notify) -> None:
+        self._has_news = True

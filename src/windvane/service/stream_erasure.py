@@ -1,0 +1,135 @@
+"""Erase what a stream holds: the context of a decision, its oldest events, or all of it.
+
+A log that is not whole cannot be replayed from its start. Whatever erases something therefore stores the state after it
+as the stream's baseline, from which replays begin, in the same transaction as the erasure and the event that records
+it. Snapshots from before it would hold what was erased, and are not stored any more.
+
+Many events are removed in slices: a slice is one short transaction, and other requests have their turn in between. A
+stream is held only while the state after a slice is packed, in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from windvane.agent.times import read_clock
+from windvane.records import ErasedContext
+from windvane.service.baselines import build_baseline, read_baseline
+from windvane.service.problems import Problem
+from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import events as kinds
+from windvane.service.stream_state import Removed
+from windvane.service.streams import check_decision
+from windvane.service.turns import hold, wait_while_held
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+    from windvane.service.streams import Stream
+
+SLICE_EVENTS, SLICE_BYTES = 1000, 4 << 20  # that one transaction removes
+
+
+async def erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
+    """Erase the context and the vectors of a decision, which is dropped if it is open. Repeating it changes nothing."""
+    return await asyncio.shield(engine.tasks.run_to_end(_erase_context(engine, stream, decision)))
+
+
+async def _erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
+    async with stream.erasing:
+        await engine.commit(stream)  # what is erased must be on disk
+        await _wait_for_turn(engine, stream)
+        with hold(stream):
+            events = await asyncio.to_thread(_read_decision, stream, decision)
+            number = events[0].number
+            if events[0].request is not None:
+                await _store_after(
+                    engine, stream, lambda: stream.erase_context(decision, read_clock()), requests=(number,)
+                )
+            status = stream.describe_decision(events).status
+        await engine.commit(stream)
+        return ErasedContext(decision=decision, event=number, status=status)
+
+
+def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
+    """Return the stored events of a decision."""
+    events = check_decision(decision, stream.store.events_of_decision(stream.id, decision))
+    try:
+        for event in events:
+            check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
+    except UnreadableEventError as error:
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+    return events
+
+
+class Slice(NamedTuple):
+    """Events that are removed together: the last of them, and the ids of decisions among them."""
+
+    removed: Removed
+    decisions: list[str]
+
+
+def read_slice(store: Store, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
+    """Return the first events of a log that are older than ``until``, not too many; None if there are none.
+
+    The first event that is not older ends it. An event from the future tells of a wrong clock, and nothing of its age:
+    it counts as old if one after it is.
+    """
+    first, size, found = 0 if before is None else before.number, 0, None
+    since, decisions = None if before is None else before.first_time, list[str]()
+    for event in store.read_events(stream, after=first, limit=SLICE_EVENTS):
+        if until <= event.time <= now or (found is not None and size + event.size > SLICE_BYTES):
+            break
+        since, size = event.time if since is None else since, size + event.size
+        if event.kind == kinds.DECIDED and event.decision is not None:
+            decisions.append(event.decision)
+        if event.time < until:
+            found = Slice(Removed(event.number, since, event.time), list(decisions))
+    return found
+
+
+async def remove_events(engine: Engine, stream: Stream, until: float) -> int:
+    """Remove the oldest events of ``stream`` that are older than ``until``, a slice of them; return how many."""
+    return await asyncio.shield(engine.tasks.run_to_end(_remove_events(engine, stream, until)))
+
+
+async def _remove_events(engine: Engine, stream: Stream, until: float) -> int:
+    async with stream.erasing:
+        before, now = stream.removed, read_clock()
+        part = await asyncio.to_thread(read_slice, stream.store, stream.id, before, until, now)
+        if part is None:
+            return 0
+        await _wait_for_turn(engine, stream)
+        with hold(stream):
+            await _store_after(engine, stream, lambda: stream.compact(part.removed, part.decisions, read_clock()))
+        await engine.commit(stream)
+    return part.removed.number - (0 if before is None else before.number)
+
+
+async def _wait_for_turn(engine: Engine, stream: Stream) -> None:
+    """Wait until ``stream`` may be changed. A refit that is running has learned what would be erased."""
+    await wait_while_held(stream)
+    engine.refuse_if_replaced(stream)
+    if stream.is_refitting:
+        raise Problem("refit-running", f"a refit of stream {stream.name!r} is running; try again when it has ended")
+
+
+async def _store_after(
+    engine: Engine, stream: Stream, operation: Callable[[], list[Event]], requests: tuple[int, ...] = ()
+) -> None:
+    """Carry out an operation on a stream that is held, and hand the state after it over, to be stored as the baseline.
+
+    ``requests``: the numbers of the events whose requests are erased.
+    """
+    row, store = stream.row, stream.store
+    try:
+        await asyncio.to_thread(read_baseline, row, store)
+    except SnapshotError as error:
+        text = f"the baseline of the stream cannot be used ({error}); run `windvane verify` for details"
+        raise Problem("unreadable", text) from None
+    with engine.operating(stream):
+        events = operation()
+        removed = 0 if stream.removed is None else stream.removed.number
+        baseline = await asyncio.to_thread(lambda: build_baseline(row, store, stream.snapshot(), removed))
+    engine.hand_over(stream, events, [Erasure(stream.id, baseline, requests)])
