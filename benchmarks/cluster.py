@@ -175,7 +175,7 @@ def measure_failover(cluster: Cluster, repeats: int) -> None:
             owners = find_owners(nodes[0])
             owner = next(node for node in nodes if node.url == owners[shard_of(name, 64)])
             other = next(node for node in nodes if node is not owner)
-            with Client(other.url, deadline=MOST_SECONDS) as client:
+            with Client(other.url, follow=False, deadline=MOST_SECONDS) as client:
                 for _ in range(50):
                     client.decide(name, [[0.1, 0.2], [0.3, 0.4]])
                 last = time.perf_counter()
@@ -198,7 +198,7 @@ def measure_recovery(cluster: Cluster, events: int) -> None:
         owners = find_owners(nodes[0])
         owner = next(node for node in nodes if node.url == owners[shard_of("long", 64)])
         other = next(node for node in nodes if node is not owner)
-        with Client(other.url) as client:
+        with Client(other.url, follow=False) as client:
             client.decide("long", [[0.1] * DIM] * 3)
             owner.process.kill()
             taken = wait_for_owner(other, "long")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.client_nodes import DECISION, RECEIPT, UNAVAILABLE, make_problem, reserve_address, run_nodes
 from support.clients import ARMS, Connect, refused
-from support.fake_nodes import DECISION, RECEIPT, UNAVAILABLE, make_problem, reserve_address, run_nodes
 from support.network import ScriptedServer, make_answer
 from support.refusals import rejects
 from windvane.client.address import split_urls

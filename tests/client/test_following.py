@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.clients import ARMS, Connect, refused
-from support.fake_nodes import (
+from support.client_nodes import (
     DECISION,
     RECEIPT,
     SHARDS,
@@ -22,6 +21,7 @@ from support.fake_nodes import (
     reserve_address,
     run_nodes,
 )
+from support.clients import ARMS, Connect, refused
 from support.network import ScriptedServer, make_answer
 from windvane import ClusterInfo, ClusterNode
 from windvane.client.routing import OWNER, Route

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from support.certificates import make_certificate
+from support.client_nodes import DECISION, SHARDS, FakeCluster, Node, name_stream, run_nodes
 from support.clients import ARMS, Connect, refused
-from support.fake_nodes import DECISION, SHARDS, FakeCluster, Node, name_stream, run_nodes
 from support.network import Listener, read_message
 from support.server import until
 from windvane.client import AsyncClient, Client

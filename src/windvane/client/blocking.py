@@ -132,14 +132,11 @@ class Client(Connection):
     def __del__(self) -> None:
         self.close()
 
+    unarchive, compact = _block(AsyncClient.unarchive), _block(AsyncClient.compact)
+    delete_stream, erase_context = _block(AsyncClient.delete_stream), _block(AsyncClient.erase_context)
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     ensure, unrecovered = _block(AsyncClient.ensure), _block(AsyncClient.unrecovered)
-    cluster, unarchive, compact = (
-        _block(AsyncClient.cluster),
-        _block(AsyncClient.unarchive),
-        _block(AsyncClient.compact),
-    )
-    delete_stream, erase_context = _block(AsyncClient.delete_stream), _block(AsyncClient.erase_context)
+    cluster = _block(AsyncClient.cluster)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
     refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)

@@ -228,8 +228,9 @@ class AsyncClient(StreamCalls):
         >>> client.erase_context("homepage", decision).status                                      # doctest: +SKIP
         'rewarded'
         """
-        path = build_path(stream, "decisions", decision, "context")
-        return await self._send(ErasedContext, "DELETE", path, stream=stream)
+        return await self._send(
+            ErasedContext, "DELETE", build_path(stream, "decisions", decision, "context"), stream=stream
+        )
 
     async def pending(self, stream: str) -> list[Decision]:
         """Return the decisions whose rewards have not arrived."""

@@ -220,9 +220,9 @@ class Connection:
             await self._fetch_map()
         route, start, left = Route(self._router, stream), _now(), math.inf if limit is None else limit
         while left:
+            is_first = True  # the events before it may have been removed
+            query = {"after": after} | ({} if limit is None else {"limit": int(left)})
             try:
-                is_first = True  # the events before it may have been removed
-                query = {"after": after} | ({} if limit is None else {"limit": int(left)})
                 async for line in self._read_lines(route, f"{path}?{urlencode(query)}"):
                     event = messages.read(dict[str, Any], line)
                     if "error" in event:  # the last line of a log with an unreadable event

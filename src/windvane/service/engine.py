@@ -297,6 +297,7 @@ class Engine:
         del self.rows[row.name]
         self.streams.pop(row.name, None)
         self.unavailable.pop(row.name, None)
+        self._by_id.pop(row.id, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -419,6 +420,8 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
+        if stream.is_gone:
+            raise Problem("unavailable", TAKEN_OVER)
         if stream.name not in self.rows:
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
