@@ -295,7 +295,8 @@ class Engine:
     def forget(self, row: StreamRow) -> None:
         """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
         del self.rows[row.name]
-        self.streams.pop(row.name, None)
+        if (stream := self.streams.pop(row.name, None)) is not None:
+            stream.is_removed = True
         self.unavailable.pop(row.name, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
-        if stream.name not in self.rows:
+        if stream.is_removed:  # one that is merely not here is served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
