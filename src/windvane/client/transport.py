@@ -81,8 +81,9 @@ class BlockingNetwork:
 
     async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _BlockingStream:
         """Open a connection."""
-        stream = httpcore2.SyncBackend().connect_tcp(where.host, where.port, where.timeout)
-        return _BlockingStream(stream if trusted is None else stream.start_tls(trusted, where.host, where.timeout))
+        seconds = where.connect_timeout
+        stream = httpcore2.SyncBackend().connect_tcp(where.host, where.port, seconds)
+        return _BlockingStream(stream if trusted is None else stream.start_tls(trusted, where.host, seconds))
 
     async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
         """Send a request by way of a proxy."""
@@ -121,8 +122,9 @@ class AsyncNetwork:
 
     async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _AsyncStream:
         """Open a connection."""
-        stream = await httpcore2.AnyIOBackend().connect_tcp(where.host, where.port, where.timeout)
-        return _AsyncStream(stream if trusted is None else await stream.start_tls(trusted, where.host, where.timeout))
+        seconds = where.connect_timeout
+        stream = await httpcore2.AnyIOBackend().connect_tcp(where.host, where.port, seconds)
+        return _AsyncStream(stream if trusted is None else await stream.start_tls(trusted, where.host, seconds))
 
     async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
         """Send a request by way of a proxy."""
