@@ -305,7 +305,12 @@ class Engine:
         self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
     ) -> Done:
         """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
-        done = await self.operate(stream, operation, size=size, decision=decision)
+        try:
+            done = await self.operate(stream, operation, size=size, decision=decision)
+        except Problem as problem:
+            if problem.status < 500:
+                await self.commit(stream)  # also what it was refused for, such as another reward
+            raise
         await self.commit(stream)
         return done
 
