@@ -175,10 +175,10 @@ def test_with_postgres(tmp_path: Path) -> None:
     """The extra brings what PostgreSQL needs, without a compiler; the service alone brings none of it."""
     brought = distributions(PROJECT["optional-dependencies"]["postgres"])
     added = brought - distributions(PROJECT["optional-dependencies"]["service"])
-    assert {"psycopg", "psycopg-binary", "psycopg-pool", "setproctitle"} <= added
+    assert {"psycopg", "psycopg-binary", "setproctitle"} <= added
     assert not HEAVY & brought
     python = create_environment(tmp_path / "environment", "postgres")
-    code = "import psycopg, psycopg_pool, setproctitle, uvicorn; print(psycopg.pq.__impl__)"
+    code = "import psycopg, setproctitle, uvicorn; print(psycopg.pq.__impl__)"
     done = run_python(python, code, tmp_path)
     assert done.stdout == "binary\n", done.stderr
 

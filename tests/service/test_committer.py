@@ -22,7 +22,7 @@ class Disk:
         self.go, self.error = threading.Event(), cast("OSError | None", None)
         self.go.set()
 
-    def append(self, events: list[Any], snapshots: list[Any], *, epochs: dict[int, int]) -> None:
+    def append(self, events: list[Any], snapshots: list[Any], *_: Any) -> None:
         assert self.go.wait(30)
         if self.error is not None:
             raise self.error

@@ -31,7 +31,7 @@ class Wait:
 
 
 class PersistentCaller(Caller):
-    """Sends every request to nodes drawn at random until it is answered. 503, 504 and a lost connection are no answer."""
+    """Sends every request to random nodes until it is answered. 503, 504 and a lost connection are no answer."""
 
     def __init__(self, load: ClusterLoad, seed: str) -> None:
         self._load, self._rng = load, random.Random(seed)

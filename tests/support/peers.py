@@ -67,11 +67,11 @@ class Peer:
         self.owned: dict[int, int] = {}  # as the callbacks tell
         self.is_obedient = options.pop("is_obedient", True)
         self.refusal: StoreError | None = None
-        changes = options.pop("changes", {})
+        changes, self.count = options.pop("changes", {}), options.pop("count", COUNT)
         self.keeper = Keeper(
             self.address,
             build_node(name, **changes),
-            options.pop("count", COUNT),
+            self.count,
             loop,
             on_taken=self._note_taken,
             on_lost=self._note_lost,
@@ -109,7 +109,7 @@ class Peer:
         return self
 
     def count_owned(self) -> int:
-        return sum(self.keeper.owns(shard) is not None for shard in range(COUNT))
+        return sum(self.keeper.owns(shard) is not None for shard in range(self.count))
 
     def read_log(self, kind: str) -> list[Any]:
         return [value for what, value in self.log if what == kind]
@@ -142,7 +142,7 @@ class Peers:
 
         def read() -> list[int]:
             counts = [peer.count_owned() for peer in self.all if peer.keeper.is_running]
-            is_done = sum(counts) == COUNT and max(counts) - min(counts) <= 1
+            is_done = sum(counts) == self.all[0].count and max(counts) - min(counts) <= 1
             return counts if is_done else []
 
         return until(read, seconds)

@@ -16,7 +16,7 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
-    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "psycopg_pool", "pyarrow", "pydantic",
+    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
     "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
 interrupts: list[int] = []

@@ -1,4 +1,4 @@
-"""The command ``streams`` and its sub-commands: list, compact, archive, unarchive, delete."""
+"""The command ``streams`` and its sub-commands: list, compact, archive, unarchive, delete, copy, move."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from windvane.cli.commands import Group
 from windvane.cli.console import Answer, Table
 from windvane.cli.options import DEFAULT_STORE, Store
 from windvane.cli.stores import open_store
+from windvane.cli.stream_copies import copy, move
 from windvane.records import to_plain
 
 if TYPE_CHECKING:
     from windvane import Client
-    from windvane.records import Compaction, StreamInfo
+    from windvane.records import StreamInfo
     from windvane.service.engine import Engine
+    from windvane.service_records import Compaction
 
 T = TypeVar("T")
 
 WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # problems that the input causes
 LISTED = ("name", "title", "created", "archived", "events", "retention", "removed")
-HELP = """List, compact, archive and delete streams.
+HELP = """List, compact, archive, delete, copy and move streams.
 
 With --url, a running service does it; the token is that in the variable WINDVANE_TOKEN. Without it, the command opens
 the store, and fails if a server has the store open; only "list" also works beside a server.
@@ -36,6 +38,7 @@ Examples:
   windvane streams list --store windvane.db
   windvane streams compact --store windvane.db
   windvane streams delete homepage --url http://127.0.0.1:8000
+  windvane streams move windvane.db postgresql://windvane@db.internal/windvane
 """
 
 Name = Annotated[str, typer.Argument(help="The name of the stream.", show_default=False)]
@@ -216,5 +219,8 @@ def delete(
 
 streams = Group(
     HELP,
-    {"list": list_streams, "compact": compact, "archive": archive, "unarchive": unarchive, "delete": delete},
-)
+    {
+        "list": list_streams, "compact": compact, "archive": archive, "unarchive": unarchive, "delete": delete,
+        "copy": copy, "move": move,
+    },
+)  # fmt: skip

@@ -6,12 +6,24 @@ import ipaddress
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import httpcore2
 
 Headers = list[tuple[bytes, bytes]]
+
+
+def split_urls(url: str | Iterable[str]) -> list[str]:
+    """Return each address once, of one string with commas or of several strings.
+
+    Examples
+    --------
+    >>> split_urls("http://a:8000, http://b:8000/")
+    ['http://a:8000', 'http://b:8000']
+    """
+    texts = [url] if isinstance(url, str) else url
+    return list(dict.fromkeys(part.strip().rstrip("/") for text in texts for part in text.split(",")))
 
 
 class Request(NamedTuple):
@@ -29,11 +41,9 @@ class Address:
     Parameters
     ----------
     url, headers
-        The address, and the headers of all requests.
-    timeout
-        Seconds to connect, and to wait for the next part of an answer.
-    connect_timeout
-        Seconds to connect, if they differ.
+        The address, and the headers of each request.
+    timeout, connect_timeout
+        Seconds for each step of a request, and for the connection; by default the same.
 
     Raises
     ------
@@ -47,7 +57,7 @@ class Address:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
             raise ValueError(url)
-        if not url.isprintable() or " " in url or not parts.path.isascii():
+        if not url.isprintable() or set(" ,") & set(url) or not parts.path.isascii():
             raise ValueError(url)
         self.url, self.timeout = url.rstrip("/"), timeout
         self.connect_timeout = timeout if connect_timeout is None else connect_timeout
@@ -71,11 +81,9 @@ class Address:
     def to_httpcore(self, request: Request) -> httpcore2.Request:
         """Return a request as httpcore2 takes it."""
         url = httpcore2.URL(scheme=self.scheme, host=self.host, port=self._given_port, target=request.target)
-        timeouts = {
-            "timeout": dict.fromkeys(("read", "write", "pool"), self.timeout) | {"connect": self.connect_timeout}
-        }
+        timeouts = {**dict.fromkeys(("read", "write", "pool"), self.timeout), "connect": self.connect_timeout}
         return httpcore2.Request(
-            request.method, url, headers=request.headers, content=request.body, extensions=timeouts
+            request.method, url, headers=request.headers, content=request.body, extensions={"timeout": timeouts}
         )
 
     def load_certificates(self) -> ssl.SSLContext | None:

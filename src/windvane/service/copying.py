@@ -125,7 +125,9 @@ def copy_streams(
                 transfer.check(rows)
                 if tokens if tokens is not None else not names:
                     result.tokens, result.other_tokens = transfer.copy_tokens()
-                for row in rows:
+                taken = {row.id: row.name for row in new.read_streams()}
+                # Those that need new ids come last: they must not get the ids of others.
+                for row in sorted(rows, key=lambda row: taken.get(row.id, row.name) != row.name):
                     result.streams.append(transfer.copy(row, move=move))
     result.seconds = time.monotonic() - began
     return result

@@ -298,6 +298,7 @@ class Engine:
         if (stream := self.streams.pop(row.name, None)) is not None:
             stream.is_removed = True
         self.unavailable.pop(row.name, None)
+        self._by_id.pop(row.id, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -425,7 +426,9 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
-        if stream.is_removed:  # one that is merely not here is served by another node
+        if stream.is_gone:
+            raise Problem("unavailable", TAKEN_OVER)
+        if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)

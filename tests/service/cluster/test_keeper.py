@@ -73,7 +73,7 @@ def test_shards_are_proposed_once_and_kept_until_they_are_released(peers: Peers)
     assert first.keeper.release([*shards, 1000]) == set()
 
 
-# --- an owner is gone --------------------------------------------------------------------------------------------------
+# --- an owner is gone ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("releases", [True, False])
@@ -124,7 +124,7 @@ def test_a_node_keeps_its_shards_if_nobody_has_replaced_it(peers: Peers) -> None
     assert peer.read_log("lost") == []
 
 
-# --- on behalf of the service ------------------------------------------------------------------------------------------
+# --- on behalf of the service ----------------------------------------------------------------------------------------
 
 
 def test_shards_are_taken_again(peers: Peers) -> None:
@@ -175,7 +175,7 @@ def test_nothing_is_done_for_a_node_that_has_stopped(peers: Peers) -> None:
     assert peers.add("b").keeper.stop() is None  # never started
 
 
-# --- who may join ------------------------------------------------------------------------------------------------------
+# --- who may join ----------------------------------------------------------------------------------------------------
 
 
 def test_a_second_node_of_a_name_is_refused(peers: Peers) -> None:
@@ -239,7 +239,7 @@ def test_a_role_without_rights_on_the_tables_is_enough(cluster: Cluster, databas
         cluster.execute(f"DROP ROLE {role}")
 
 
-# --- clocks ------------------------------------------------------------------------------------------------------------
+# --- clocks ----------------------------------------------------------------------------------------------------------
 
 
 def get_code(peer: Peer) -> str | None:

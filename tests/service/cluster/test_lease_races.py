@@ -204,7 +204,7 @@ def test_a_writer_of_one_shard_does_not_disturb_the_others(races: Races) -> None
         assert len(take(races.second, COUNT, "b", 10)) == 3
 
 
-# --- two that take -----------------------------------------------------------------------------------------------------
+# --- two that take ---------------------------------------------------------------------------------------------------
 
 
 def test_two_nodes_take_different_shards(races: Races) -> None:

@@ -68,7 +68,7 @@ def test_a_map() -> None:
 
 def test_shards_are_owned_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("time.clock_gettime", lambda clock: now[0])
+    monkeypatch.setattr("time.clock_gettime", lambda _: now[0])
     lease = Lease()
     lease.add({1: 10, 2: 20})
     assert lease.owns(1) is None

@@ -91,6 +91,7 @@ class Keeper:
         self._settled = threading.Event()  # the node has joined, or was refused
         self._commands = Commands()
         self._is_stopping = False
+        self._failures = 0  # in a row
         self._leaves_by: float | None = None  # None: the shards are not released at the end
         self._thread = threading.Thread(target=self._run, name="windvane-keeper", daemon=True)
         self.owns: Callable[[int], int | None] = self._member.lease.owns
@@ -234,15 +235,20 @@ class Keeper:
         """Return the result of ``work`` with the connection, or how long to wait after an error."""
         try:
             with self._address.translate_errors():
-                return work(self._session.open())
+                result = work(self._session.open())
+                self._failures = 0
+                return result
         except StoreError as error:
             self._note_refusal(error)
         except DatabaseError as error:
             if error.sqlstate in BUSY:  # the wait for the lock was the pause
                 self._note_problem(self._member.problem)
                 return SHORT_PAUSE_SECONDS
-            self._note_problem(error)
             self._session.drop()
+            self._failures += 1
+            if self._failures == 1:  # the session was ended; the next attempt tells whether the database is there
+                return SHORT_PAUSE_SECONDS
+            self._note_problem(error)
         except Exception as error:  # whatever it is, a node without a keeper would be worse
             log.exception("the keeper of this node failed; it goes on")
             self._note_problem(DatabaseError(f"internal error in the keeper ({type(error).__name__})"))
@@ -253,7 +259,7 @@ class Keeper:
         try:
             with self._address.translate_errors():
                 self._session.wait(seconds)
-        except DatabaseError:  # the session was ended; the next attempt tells whether the database is there
+        except DatabaseError:
             self._session.drop()
 
     def _step(self, connection: Connection) -> float:

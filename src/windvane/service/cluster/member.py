@@ -20,14 +20,14 @@ log = logging.getLogger("windvane.service")
 MARGIN = 1 / 8  # of a lease: a node stops acting on it so much earlier, since no two clocks run equally fast
 STEP = 8  # shards that are given up at a time, so that most streams stay available
 PROPOSE_AGAIN_SECONDS = 10.0
-# Ticks after which other nodes are expelled once a lease could not be renewed in time. If the database was away, their
-# leases have run out, too, and they need a moment to connect.
-GRACE = 2
+# Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
+# away, their leases have run out as well, and they need a moment to connect.
+GRACE = 1 / 2
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
 
 
 class Callbacks(NamedTuple):
-    """What is called when something has happened, in this order.
+    """What is called when something has happened.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Member:
         self._lease_seconds, self._tick = lease, tick
         self._renewed = self._proposed_at = self._sweeps_from = float("-inf")
         self._name_free_at: float | None = None
-        self._proposed: frozenset[int] = frozenset()
+        self._proposed: dict[int, int] = {}
 
     def step(self, connection: Connection, *, adopts: bool = True) -> float:
         """Do what is due; return the seconds until the next step.
@@ -169,8 +169,8 @@ class Member:
         if now is None:
             self._note_expulsion()
             return False
-        if float("-inf") < self._renewed < start - self._lease_seconds:
-            self._sweeps_from = start + GRACE * self._tick
+        if float("-inf") < self._renewed < start - 2 * self._tick:
+            self._sweeps_from = start + GRACE * self._lease_seconds
         self._renewed = start
         self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
         self.clock.compare(before, now)
@@ -183,10 +183,8 @@ class Member:
 
     def _forget_membership(self) -> None:
         """Own nothing. The node may join again under a new instance."""
-        self.is_member = False
-        lost = frozenset(self.lease.clear())
-        self.node = self.node._replace(instance=secrets.token_hex(8))
-        if lost:
+        self.is_member, self.node = False, self.node._replace(instance=secrets.token_hex(8))
+        if lost := frozenset(self.lease.clear()):
             self._callbacks.on_lost(lost)
 
     # --- the map -----------------------------------------------------------------------------------------------------
@@ -267,11 +265,12 @@ class Member:
     def _propose(self, number: int) -> None:
         """Propose to give up the shards that were taken last, unless a proposal is being followed."""
         held = self.lease.epochs
-        if self._proposed & held.keys() and read_clock() < self._proposed_at + PROPOSE_AGAIN_SECONDS:
+        is_followed = any(held.get(shard) == epoch for shard, epoch in self._proposed.items())
+        if is_followed and read_clock() < self._proposed_at + PROPOSE_AGAIN_SECONDS:
             return
-        newest = sorted(held, key=lambda shard: held[shard], reverse=True)
-        self._proposed, self._proposed_at = frozenset(newest[:number]), read_clock()
-        self._callbacks.on_excess(self._proposed)
+        newest = sorted(held, key=lambda shard: held[shard], reverse=True)[:number]
+        self._proposed, self._proposed_at = {shard: held[shard] for shard in newest}, read_clock()
+        self._callbacks.on_excess(frozenset(newest))
 
     def _withdraw(self, connection: Connection) -> None:
         """Give up everything, then leave: a member that takes no shards would keep others from taking its share."""
@@ -287,8 +286,7 @@ class Member:
         self.lease.clear()
         taken = membership.retake(connection, self._count, self.node.instance) if self.is_member else {}
         self.lease.add(taken)
-        lost = frozenset(held.keys() - taken.keys())
-        if lost:
+        if lost := frozenset(held.keys() - taken.keys()):
             self._callbacks.on_lost(lost)
         return taken
 

@@ -45,7 +45,7 @@ def open_store(
     """
     if not is_postgres(where):
         return SqliteStore(where, shared=shared, create=create, read_only=read_only)
-    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+    if find_spec("psycopg") is None:
         raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
     from windvane.service.store.postgres.store import PostgresStore
 

@@ -132,7 +132,7 @@ def _describe(parameters: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def check_replication(connection: Connection) -> Iterator[Connection]:
-    """Yield ``connection``. Raise :class:`DatabaseError` if a commit in the body returns before the standby has it that it waits for.
+    """Yield ``connection``; raise :class:`DatabaseError` if a commit does not wait for the standby to the end.
 
     PostgreSQL reports success, with a warning, if the wait is cancelled (``pg_cancel_backend``).
     """
