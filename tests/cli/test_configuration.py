@@ -22,14 +22,13 @@ log-format = "json"
 log-level = "error"
 access-log = true
 node = "a"
-url = "http://10.0.0.5:1111"
+node-url = "http://10.0.0.5:1111"
 ha = true
 """
 SETTINGS: dict[str, Any] = {
     "store": "file.db", "host": "127.0.0.9", "rate": 5.5, "most_bytes": 2048, "most_streams": 77, "drain": 3.0,
-    "log_requests": True, "node": "a", "url": "http://10.0.0.5:1111", "ha": True,
+    "log_requests": True, "node": "a", "node_url": "http://10.0.0.5:1111", "ha": True,
 }  # fmt: skip
-VARIABLES = {"url": "WINDVANE_NODE_URL"}  # clients read WINDVANE_URL
 
 
 @pytest.fixture
@@ -61,8 +60,7 @@ def test_the_command_line_comes_before_the_environment_and_this_before_the_file(
 def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for line in FILE.split("\n")[1:-1]:
         name, _, value = line.partition(" = ")
-        variable = VARIABLES.get(name, f"WINDVANE_{name.upper().replace('-', '_')}")
-        monkeypatch.setenv(variable, value.strip('"'))
+        monkeypatch.setenv(f"WINDVANE_{name.upper().replace('-', '_')}", value.strip('"'))
     assert run_command("serve").returncode == 0
     del settings["started"]
     assert settings == {**SETTINGS, "port": 1111, "log": ("json", "error")}

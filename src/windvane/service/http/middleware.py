@@ -11,11 +11,10 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from windvane.errors import WindvaneError
 from windvane.records import to_json
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
-from windvane.service.http.exchange import Exchange
+from windvane.service.http.exchange import AbortedTransferError, Exchange
 from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
@@ -34,10 +33,6 @@ PARQUET = "application/vnd.apache.parquet"
 SEE_LOG = "the request failed; the server's log says why"
 
 log = logging.getLogger("windvane.service")
-
-
-class AbortedTransferError(WindvaneError):
-    """A response has begun and cannot be completed. The connection is closed, so that the client notices."""
 
 
 def respond(problem: Problem) -> Response:
