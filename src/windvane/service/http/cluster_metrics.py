@@ -10,10 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from windvane.cluster_map import shard_of
 from windvane.service.cluster.clocks import read_clock
-from windvane.service.http.forwarding import OUTCOMES, Forwarder
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
+    from windvane.service.http.forwarding import Forwarder
+
+OUTCOMES = ("answered", "unavailable", "no-answer")  # of a request to another node; "unavailable": status 503
 
 
 class ClusterNumbers(NamedTuple):

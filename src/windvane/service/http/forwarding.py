@@ -34,7 +34,6 @@ BODY = "windvane.body"  # in the scope: the body of the request
 IS_FORWARDED = "windvane.is_forwarded"  # in the scope: whether another node sent the request
 CONNECT_SECONDS = 5.0
 SECONDS = 600.0  # that a node of the cluster may take for the next part of an answer: a refit takes long
-OUTCOMES = ("answered", "unavailable", "no-answer")  # of a request to another node; "unavailable": status 503
 SHORT = 1 << 16  # bytes of an answer that is read before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -46,7 +45,8 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 class Forwarder:
     """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
 
-    ``outcomes`` counts them by the name of the node and one of :data:`OUTCOMES`.
+    ``outcomes`` counts them by the name of the node and the outcome:
+    "answered", "unavailable" (status 503) or "no-answer".
     """
 
     def __init__(self, secret: Callable[[], str]) -> None:
