@@ -27,13 +27,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
+
 from service import ARMS, DIM, Load
 from support.postgres import Cluster
-
-from windvane import Client
+from windvane import Agent, Client
 from windvane.agent.times import read_clock
 from windvane.cluster_map import shard_of
 from windvane.service.store import open_store
@@ -219,9 +220,10 @@ def wait_for_owner(node: Node, name: str) -> float:
 
 
 def make_long_stream(database: str, name: str, events: int) -> float:
-    """Write a stream of decisions and rewards as a server does, with a snapshot before the last 1,000 events; return the
-    size of the store in bytes."""
-    from windvane import Agent
+    """Write a stream of decisions and rewards as a server does, with a snapshot before the last 1,000 events.
+
+    Returns the size of the store in bytes.
+    """
 
     rng = np.random.default_rng(1)
     arms = [rng.uniform(-0.3, 0.3, size=(3, DIM)).round(3).tolist() for _ in range(100)]

@@ -67,7 +67,7 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         shared = {"Host": host if self.port == usual else f"{host}:{self.port}", **headers}
         self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
-        self._prefix = parts.path.rstrip("/")
+        self.prefix = parts.path.rstrip("/")
 
     def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
         """Return a request; ``key`` is its Idempotency-Key."""
@@ -76,7 +76,7 @@ class Address:
             headers.append((b"Idempotency-Key", key.encode()))
         if body is not None:
             headers.append((b"Content-Length", b"%d" % len(body)))
-        return Request(method.encode(), f"{self._prefix}{path}".encode(), headers, body or b"")
+        return Request(method.encode(), f"{self.prefix}{path}".encode(), headers, body or b"")
 
     def to_httpcore(self, request: Request) -> httpcore2.Request:
         """Return a request as httpcore2 takes it."""

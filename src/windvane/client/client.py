@@ -1,6 +1,7 @@
 """AsyncClient: a Python client of the decision service, with retries that never count anything twice.
 
-Every method is written here, once, as a coroutine. ``blocking.py`` runs the same coroutines for blocking code.
+Every method is written once, as a coroutine, here or in ``stream_calls.py``. ``blocking.py`` runs the same coroutines
+for blocking code.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from windvane.client.transport import AsyncNetwork
 from windvane.records import (
     Decision,
     DecisionRecord,
-    ErasedContext,
     Explanation,
-    LearnedRows,
     Name,
-    PendingPage,
     Prediction,
     Predictions,
     RewardReceipt,
     RewardStatus,
 )
+from windvane.service_records import ErasedContext, LearnedRows, PendingPage
 
 
 class AsyncClient(StreamCalls):

@@ -21,7 +21,7 @@ from windvane.client.routing import Route, Router
 from windvane.client.transport import FAILURES, UNSENT, Answer, AsyncNetwork, BlockingNetwork, get_header
 from windvane.cluster_map import ClusterInfo
 from windvane.errors import ArgumentError
-from windvane.records import BatchResults, PendingPage, StreamPage
+from windvane.service_records import BatchResults, PendingPage, StreamPage
 
 EXAMPLE = "http://127.0.0.1:8000"
 DEADLINE = 30.0  # seconds; an ordinary restart of the service takes up to 5, compiling a new policy 11
@@ -163,7 +163,8 @@ class Connection:
     def _choose_pause(self, error: ClientError, route: Route, start: float) -> float:
         """Return the seconds until the next attempt, or raise ``error`` with a summary of all attempts.
 
-        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline.
+        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline, except the
+        one that replaces an attempt at a node which this client cannot use.
         """
         route.attempts += 1
         if route.leave_owner(error, _now()):

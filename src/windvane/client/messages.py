@@ -17,7 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError, Path, WindvaneError
-from windvane.records import KEY, Decision, ItemResult, ProblemDetails, to_datetime, to_plain
+from windvane.records import KEY, Decision, to_datetime, to_plain
+from windvane.service_records import ItemResult, ProblemDetails
 
 STREAMS, CLUSTER = "/v1/streams", "/v1/cluster"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests

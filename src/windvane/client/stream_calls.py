@@ -11,7 +11,8 @@ from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection, check_answer
 from windvane.client.messages import ClientError, build_path, check_key, encode
 from windvane.cluster_map import ClusterInfo
-from windvane.records import Compaction, RefitReport, StreamInfo, StreamPage, StreamSummary, UnavailableStream
+from windvane.records import RefitReport, StreamInfo, StreamSummary
+from windvane.service_records import Compaction, StreamPage, UnavailableStream
 
 
 class StreamCalls(Connection):
