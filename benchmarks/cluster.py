@@ -27,13 +27,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
+
 from service import ARMS, DIM, Load
 from support.postgres import Cluster
-
-from windvane import Client
+from windvane import Agent, Client
 from windvane.agent.times import read_clock
 from windvane.cluster_map import shard_of
 from windvane.service.store import open_store
@@ -175,7 +176,7 @@ def measure_failover(cluster: Cluster, repeats: int) -> None:
             owners = find_owners(nodes[0])
             owner = next(node for node in nodes if node.url == owners[shard_of(name, 64)])
             other = next(node for node in nodes if node is not owner)
-            with Client(other.url, deadline=MOST_SECONDS) as client:
+            with Client(other.url, follow=False, deadline=MOST_SECONDS) as client:
                 for _ in range(50):
                     client.decide(name, [[0.1, 0.2], [0.3, 0.4]])
                 last = time.perf_counter()
@@ -198,7 +199,7 @@ def measure_recovery(cluster: Cluster, events: int) -> None:
         owners = find_owners(nodes[0])
         owner = next(node for node in nodes if node.url == owners[shard_of("long", 64)])
         other = next(node for node in nodes if node is not owner)
-        with Client(other.url) as client:
+        with Client(other.url, follow=False) as client:
             client.decide("long", [[0.1] * DIM] * 3)
             owner.process.kill()
             taken = wait_for_owner(other, "long")
@@ -219,9 +220,10 @@ def wait_for_owner(node: Node, name: str) -> float:
 
 
 def make_long_stream(database: str, name: str, events: int) -> float:
-    """Write a stream of decisions and rewards as a server does, with a snapshot before the last 1,000 events; return the
-    size of the store in bytes."""
-    from windvane import Agent
+    """Write a stream of decisions and rewards as a server does, with a snapshot before the last 1,000 events.
+
+    Returns the size of the store in bytes.
+    """
 
     rng = np.random.default_rng(1)
     arms = [rng.uniform(-0.3, 0.3, size=(3, DIM)).round(3).tolist() for _ in range(100)]

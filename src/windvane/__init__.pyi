@@ -7,6 +7,7 @@ from .agent import Features as Features, UnknownDecisionError as UnknownDecision
 from .arms import Ball as Ball, Sphere as Sphere
 from .checks import check_policy as check_policy
 from .client import AsyncClient as AsyncClient, BatchError as BatchError, Client as Client, ClientError as ClientError
+from .cluster_map import ClusterInfo as ClusterInfo, ClusterNode as ClusterNode
 from .environments import Environment as Environment
 from .errors import ArgumentError as ArgumentError, WindvaneError as WindvaneError
 from .estimation import Discount as Discount, MaximumLikelihoodEstimator as MaximumLikelihoodEstimator, Never as Never

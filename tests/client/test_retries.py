@@ -17,7 +17,8 @@ from support.network import ScriptedServer, make_answer
 from support.server import until
 from windvane.client import BatchError, Client, messages
 from windvane.client.connection import DEADLINE
-from windvane.records import Decision, RewardReceipt, UnavailableStream, to_datetime, to_plain
+from windvane.records import Decision, RewardReceipt, to_datetime, to_plain
+from windvane.service_records import UnavailableStream
 
 DECISION = Decision(
     id="d1", arm="red", index=0, time=to_datetime(1.5), propensity=None, explored=False, prediction=0.5, bonus=0.1,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from support.certificates import make_certificate
 from support.clients import ARMS, Connect, refused
 from support.network import ScriptedServer, make_answer
 
@@ -31,12 +31,7 @@ class SecureServer(ScriptedServer):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate of 127.0.0.1 that nobody has signed, in one file."""
-    path = tmp_path_factory.mktemp("tls") / "own.pem"
-    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", path, "-out", path, "-days", "2"]
-    more = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*line, *more], check=True, capture_output=True)
-    return path
+    return make_certificate(tmp_path_factory.mktemp("tls") / "own.pem")
 
 
 def test_certificates(

@@ -31,7 +31,7 @@ class Wait:
 
 
 class PersistentCaller(Caller):
-    """Sends every request to nodes drawn at random until it is answered. 503 and a lost connection are no answer."""
+    """Sends every request to random nodes until it is answered. 503, 504 and a lost connection are no answer."""
 
     def __init__(self, load: ClusterLoad, seed: str) -> None:
         self._load, self._rng = load, random.Random(seed)
@@ -45,7 +45,7 @@ class PersistentCaller(Caller):
             node = self._rng.choice(list(self._load.cluster.nodes.values()))
             try:
                 status, answer = self._send(node.address, method, path, body, key)
-                if status != 503:
+                if status not in (503, 504):
                     self._load.note(path.split("/")[3], began, refusals)
                     return status, answer
                 refusals.append(answer["detail"])

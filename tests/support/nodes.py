@@ -243,13 +243,13 @@ class ServiceCluster:
         self, method: str, path: str, body: Any = None, key: str | None = None, expected: int = 200,
         seconds: float = 30.0,
     ) -> Any:  # fmt: skip
-        """Send a request to one node after the other until it is answered; 503 is no answer."""
+        """Send a request to one node after the other until it is answered; 503 and 504 are no answer."""
 
         def attempt() -> Any:
             for node in self.nodes.values():
                 with contextlib.suppress(OSError, http.client.HTTPException):
                     status, answer = node.call(method, path, body, key, seconds=3.0)
-                    if status != 503:
+                    if status not in (503, 504):
                         assert status == expected, (node.name, status, answer)
                         return answer
             return None
@@ -283,7 +283,7 @@ class ServiceCluster:
 def apply_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Change this process as a test wants it; return the arguments of ``serve``.
 
-    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: those that
+    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: what
     this node claims to have. ``modules``: attributes to be set, by module. The rest are arguments of ``serve``.
     """
     import windvane

@@ -12,8 +12,9 @@ from typing import Any
 from support.server import until
 from windvane.service.cluster.keeper import Keeper
 from windvane.service.cluster.shard_map import Node
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.schema import FORMAT, create_schema
+from windvane.service.store.postgres.schema import create_schema
 from windvane.service.store.records import StoreError
 
 COUNT = 64
@@ -67,11 +68,11 @@ class Peer:
         self.owned: dict[int, int] = {}  # as the callbacks tell
         self.is_obedient = options.pop("is_obedient", True)
         self.refusal: StoreError | None = None
-        changes = options.pop("changes", {})
+        changes, self.count = options.pop("changes", {}), options.pop("count", COUNT)
         self.keeper = Keeper(
             self.address,
             build_node(name, **changes),
-            options.pop("count", COUNT),
+            self.count,
             loop,
             on_taken=self._note_taken,
             on_lost=self._note_lost,
@@ -99,8 +100,6 @@ class Peer:
             threading.Thread(target=self.release, args=(shards,), daemon=True).start()
 
     def release(self, shards: frozenset[int]) -> None:
-        for shard in shards:
-            self.owned.pop(shard, None)
         with contextlib.suppress(Exception):
             self.keeper.release(shards)
 
@@ -109,7 +108,7 @@ class Peer:
         return self
 
     def count_owned(self) -> int:
-        return sum(self.keeper.owns(shard) is not None for shard in range(COUNT))
+        return sum(self.keeper.owns(shard) is not None for shard in range(self.count))
 
     def read_log(self, kind: str) -> list[Any]:
         return [value for what, value in self.log if what == kind]
@@ -142,10 +141,21 @@ class Peers:
 
         def read() -> list[int]:
             counts = [peer.count_owned() for peer in self.all if peer.keeper.is_running]
-            is_done = sum(counts) == COUNT and max(counts) - min(counts) <= 1
+            is_done = sum(counts) == self.all[0].count and max(counts) - min(counts) <= 1
             return counts if is_done else []
 
         return until(read, seconds)
+
+    def is_sound(self, connection: Connection) -> bool:
+        """Whether every shard has an owner, which knows its epoch and was told, and nobody else believes to own it."""
+        rows = connection.execute("SELECT shard, epoch, node FROM shards").fetchall()
+        live = [peer for peer in self.all if peer.keeper.is_running]
+        held = {
+            (shard, epoch, peer.keeper.node.instance) for peer in live for shard, epoch in peer.keeper.epochs.items()
+        }
+        told = {(shard, epoch, peer.keeper.node.instance) for peer in live for shard, epoch in peer.owned.items()}
+        count = self.all[0].count
+        return held == told == {row for row in rows if 0 <= row[0] < count} and len(held) == count
 
     def close(self) -> None:
         for peer in self.all:

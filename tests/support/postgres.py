@@ -87,6 +87,17 @@ class Cluster:
         self.port = int((settings or {}).get("port", 5432))  # also names the socket
         if self.user is not None:
             shutil.chown(self.folder, self.user)
+        # It waits until this process ends, however it ends, and then removes the server: one that was killed cannot.
+        stop = f"read _; '{self.programs}/pg_ctl' stop --mode=immediate --pgdata='{self.data}'; rm -rf '{self.folder}'"
+        self._guard = subprocess.Popen(
+            ["sh", "-c", stop],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is not for it
+            **self._identity(),
+        )
         try:
             if source is None:
                 words = [*ENCODING, "--auth=trust", "--no-sync", "--username", OWNER, "--pgdata", str(self.data)]
@@ -171,6 +182,7 @@ class Cluster:
         with contextlib.suppress(AssertionError):
             self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._guard.communicate()
 
     # --- connections -------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ Drain = Annotated[float, _option("drain", _DRAIN_HELP, ADDRESS, min=0.0, max=360
 _NODE_HELP = "Name of this node, different from that of every other; default: the name of the machine, and the port."
 NodeName = Annotated[str | None, _option("node", _NODE_HELP, CLUSTER, show_default=False)]
 _URL_HELP = "Address at which the other nodes and clients reach this one; default: the address it listens on."
-NodeUrl = Annotated[str | None, _option("url", _URL_HELP, CLUSTER, show_default=False)]
+NodeUrl = Annotated[str | None, _option("node-url", _URL_HELP, CLUSTER, show_default=False)]
 _HA_HELP = "Refuse to start unless PostgreSQL commits to a standby too (synchronous_standby_names)."
 HighAvailability = Annotated[bool, _option("ha", _HA_HELP, CLUSTER)]
 LogFormat = Annotated[Literal["text", "json"], _option("log-format", "Format of the log on standard error.", LOGGING)]
@@ -89,7 +89,7 @@ def serve(
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
     node: NodeName = None,
-    url: NodeUrl = None,
+    node_url: NodeUrl = None,
     ha: HighAvailability = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +124,7 @@ def serve(
     try:
         run(
             store, host=host, port=port, rate=rate, most_bytes=body_limit, most_streams=max_streams, drain=drain,
-            log_requests=access_log, node=node, url=url, ha=ha, started=announce,
+            log_requests=access_log, node=node, node_url=node_url, ha=ha, started=announce,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
         if log_format == "json":  # every line must be a JSON object

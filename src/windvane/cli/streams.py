@@ -21,8 +21,9 @@ from windvane.records import to_plain
 
 if TYPE_CHECKING:
     from windvane import Client
-    from windvane.records import Compaction, StreamInfo
+    from windvane.records import StreamInfo
     from windvane.service.engine import Engine
+    from windvane.service_records import Compaction
 
 T = TypeVar("T")
 

@@ -6,12 +6,24 @@ import ipaddress
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import httpcore2
 
 Headers = list[tuple[bytes, bytes]]
+
+
+def split_urls(url: str | Iterable[str]) -> list[str]:
+    """Return each address once, of one string with commas or of several strings.
+
+    Examples
+    --------
+    >>> split_urls("http://a:8000, http://b:8000/")
+    ['http://a:8000', 'http://b:8000']
+    """
+    texts = [url] if isinstance(url, str) else url
+    return list(dict.fromkeys(part.strip().rstrip("/") for text in texts for part in text.split(",")))
 
 
 class Request(NamedTuple):
@@ -26,26 +38,36 @@ class Request(NamedTuple):
 class Address:
     """Where the service is, and what all requests to it share.
 
+    Parameters
+    ----------
+    url, headers
+        The address, and the headers of each request.
+    timeout, connect_timeout
+        Seconds for each step of a request, and for the connection; by default the same.
+
     Raises
     ------
     ValueError
         If ``url`` is not an address of http or https, or has a user, query or fragment.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], timeout: float, connect_timeout: float | None = None
+    ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
             raise ValueError(url)
-        if not url.isprintable() or " " in url or not parts.path.isascii():
+        if not url.isprintable() or set(" ,") & set(url) or not parts.path.isascii():
             raise ValueError(url)
         self.url, self.timeout = url.rstrip("/"), timeout
+        self.connect_timeout = timeout if connect_timeout is None else connect_timeout
         self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
         usual = {"http": 80, "https": 443}[self.scheme]
         self._given_port, self.port = parts.port, parts.port or usual
         host = f"[{self.host}]" if ":" in self.host else self.host
         shared = {"Host": host if self.port == usual else f"{host}:{self.port}", **headers}
         self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
-        self._prefix = parts.path.rstrip("/")
+        self.prefix = parts.path.rstrip("/")
 
     def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
         """Return a request; ``key`` is its Idempotency-Key."""
@@ -54,14 +76,14 @@ class Address:
             headers.append((b"Idempotency-Key", key.encode()))
         if body is not None:
             headers.append((b"Content-Length", b"%d" % len(body)))
-        return Request(method.encode(), f"{self._prefix}{path}".encode(), headers, body or b"")
+        return Request(method.encode(), f"{self.prefix}{path}".encode(), headers, body or b"")
 
     def to_httpcore(self, request: Request) -> httpcore2.Request:
         """Return a request as httpcore2 takes it."""
         url = httpcore2.URL(scheme=self.scheme, host=self.host, port=self._given_port, target=request.target)
-        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self.timeout)}
+        timeouts = {**dict.fromkeys(("read", "write", "pool"), self.timeout), "connect": self.connect_timeout}
         return httpcore2.Request(
-            request.method, url, headers=request.headers, content=request.body, extensions=timeouts
+            request.method, url, headers=request.headers, content=request.body, extensions={"timeout": timeouts}
         )
 
     def load_certificates(self) -> ssl.SSLContext | None:

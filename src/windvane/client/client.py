@@ -1,51 +1,41 @@
-"""Client and AsyncClient: Python clients of the decision service, with retries that never count anything twice.
+"""AsyncClient: a Python client of the decision service, with retries that never count anything twice.
 
-Every method is written once, as a coroutine of :class:`AsyncClient`. :class:`Client` runs the same coroutines over
-blocking sockets: they never wait for an event loop, so their first step runs them to the end.
+Every method is written once, as a coroutine, here or in ``stream_calls.py``. ``blocking.py`` runs the same coroutines
+for blocking code.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-import inspect
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
 
 from windvane.arguments import check_whole
 from windvane.client import messages
-from windvane.client.connection import Connection
 from windvane.client.history import locate_error, read_columns, split_history
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
 from windvane.client.stream_calls import StreamCalls
-from windvane.client.transport import AsyncNetwork, BlockingNetwork
+from windvane.client.transport import AsyncNetwork
 from windvane.records import (
     Decision,
     DecisionRecord,
-    ErasedContext,
     Explanation,
-    LearnedRows,
     Name,
-    PendingPage,
     Prediction,
     Predictions,
     RewardReceipt,
     RewardStatus,
 )
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from windvane.service_records import ErasedContext, LearnedRows, PendingPage
 
 
 class AsyncClient(StreamCalls):
     """A client of the decision service for asynchronous code.
 
-    Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``. Each event
-    loop has its own connections, so a client can be used in several loops, one after another or in threads. Close it in
-    each of them.
+    Parameters and methods are those of :class:`windvane.Client`: write ``await``, ``async with`` and ``async for``.
+    Each event loop has its own connections, so a client can be used in several loops, one after another or in threads.
+    Close it in each of them.
 
     Examples
     --------
@@ -57,7 +47,7 @@ class AsyncClient(StreamCalls):
 
     _network_class = AsyncNetwork
 
-    def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
+    def _get_runtime(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
 
     async def _pause(self, seconds: float) -> None:
@@ -95,7 +85,7 @@ class AsyncClient(StreamCalls):
         'blue'
         """
         body = encode({"arms": check_arms(arms), "context": context})
-        return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key))
+        return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key), stream=stream)
 
     async def predict(
         self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
@@ -108,7 +98,7 @@ class AsyncClient(StreamCalls):
         0.5
         """
         body = encode({"arms": check_arms(arms), "context": context})
-        answer = await self._send(Predictions, "POST", build_path(stream, "predict"), body)
+        answer = await self._send(Predictions, "POST", build_path(stream, "predict"), body, stream=stream)
         return {each.arm: each for each in answer.arms}
 
     async def rank(
@@ -122,7 +112,7 @@ class AsyncClient(StreamCalls):
         ['blue', 'red']
         """
         body = encode({"arms": check_arms(arms), "context": context})
-        return (await self._send(Predictions, "POST", build_path(stream, "rank"), body)).arms
+        return (await self._send(Predictions, "POST", build_path(stream, "rank"), body, stream=stream)).arms
 
     async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:
         """Send the reward of a decision. Repeating it changes nothing; another value is rejected (``"conflict"``).
@@ -139,7 +129,9 @@ class AsyncClient(StreamCalls):
         'recorded'
         """
         path = build_path(stream, "decisions", decision, "reward")
-        return (await self._send(RewardReceipt, "PUT", path, encode({"value": check_value(value)}))).status
+        return (
+            await self._send(RewardReceipt, "PUT", path, encode({"value": check_value(value)}), stream=stream)
+        ).status
 
     async def add_reward(
         self, stream: str, decision: Decision | str, value: float, *, key: str | None = None
@@ -149,7 +141,7 @@ class AsyncClient(StreamCalls):
         :meth:`decision` returns the sum so far.
         """
         path, body = build_path(stream, "decisions", decision, "rewards"), encode({"value": check_value(value)})
-        return (await self._send(RewardReceipt, "POST", path, body, check_key(key))).status
+        return (await self._send(RewardReceipt, "POST", path, body, check_key(key), stream=stream)).status
 
     async def decide_many(
         self, stream: str, arms: Iterable[Any], *, contexts: Iterable[Mapping[str, Any] | None] | None = None
@@ -205,7 +197,7 @@ class AsyncClient(StreamCalls):
         keys = [own_key, *(check_key(f"{own_key}-{number}") for number in range(1, len(parts)))]  # before any is sent
         for part, part_key in zip(parts, keys, strict=True):
             try:
-                learned += (await self._send(LearnedRows, "POST", path, part.body, part_key)).rows
+                learned += (await self._send(LearnedRows, "POST", path, part.body, part_key, stream=stream)).rows
             except ClientError as error:
                 raise locate_error(error, part, learned) from None
         if order is not None:
@@ -216,11 +208,13 @@ class AsyncClient(StreamCalls):
 
     async def decision(self, stream: str, decision: Decision | str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        return await self._send(DecisionRecord, "GET", build_path(stream, "decisions", decision))
+        return await self._send(DecisionRecord, "GET", build_path(stream, "decisions", decision), stream=stream)
 
     async def explain(self, stream: str, decision: Decision | str) -> Explanation:
         """Return the numbers behind a decision, and a sentence."""
-        return await self._send(Explanation, "GET", build_path(stream, "decisions", decision, "explanation"))
+        return await self._send(
+            Explanation, "GET", build_path(stream, "decisions", decision, "explanation"), stream=stream
+        )
 
     async def erase_context(self, stream: str, decision: Decision | str) -> ErasedContext:
         """Erase the context and the vectors of a decision; what was learned from it stays.
@@ -232,13 +226,15 @@ class AsyncClient(StreamCalls):
         >>> client.erase_context("homepage", decision).status                                      # doctest: +SKIP
         'rewarded'
         """
-        return await self._send(ErasedContext, "DELETE", build_path(stream, "decisions", decision, "context"))
+        return await self._send(
+            ErasedContext, "DELETE", build_path(stream, "decisions", decision, "context"), stream=stream
+        )
 
     async def pending(self, stream: str) -> list[Decision]:
         """Return the decisions whose rewards have not arrived."""
         return [
             decision
-            async for page in self._pages(PendingPage, build_path(stream, "pending"))
+            async for page in self._pages(PendingPage, build_path(stream, "pending"), stream)
             for decision in page.decisions
         ]
 
@@ -254,115 +250,4 @@ class AsyncClient(StreamCalls):
         ['decided', 'rewarded']
         """
         most = None if limit is None else check_whole("limit", limit, 1)
-        return self._read_events(build_path(stream, "events"), check_whole("after", after, 0), most)
-
-
-def _run(work: Awaitable[T]) -> T:
-    """Run a coroutine that never suspends."""
-    try:
-        next(work.__await__())
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise AssertionError("the coroutine waits for an event loop")
-
-
-def _block(
-    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Client, P], T]:
-    """Return a method of AsyncClient as one of Client."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T:
-        return _run(method(self, *arguments, **more))
-
-    return call
-
-
-def _iterate(
-    method: Callable[Concatenate[AsyncClient, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Client, P], Iterator[T]]:
-    """Return a method of AsyncClient that returns an iterator as one of Client."""
-
-    def run_all(items: Any) -> Iterator[T]:
-        try:
-            with contextlib.suppress(StopAsyncIteration):
-                while True:
-                    yield _run(anext(items))
-        finally:
-            _run(items.aclose())
-
-    @functools.wraps(method)
-    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> Iterator[T]:
-        return run_all(method(self, *arguments, **more))
-
-    signature = inspect.signature(method)
-    returned = signature.return_annotation.removeprefix("Async")
-    call.__annotations__ = {**method.__annotations__, "return": returned}
-    call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
-    return call
-
-
-class Client(Connection):
-    """A client of the decision service. Safe to use from several threads, and after a fork.
-
-    A request that gets no answer, or status 429, 502, 503 or 504, is retried until the ``deadline``, after growing
-    random delays or the delay that the service asks for: callers do not notice an ordinary restart of the service.
-    Nothing counts twice: decisions, parts of rewards and history carry an idempotency key, and all other requests are
-    idempotent. Permanent errors are raised at once.
-
-    Proxies are taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``), but never for an address of this machine.
-
-    Parameters
-    ----------
-    url
-        Address of the service. Default: ``$WINDVANE_URL``, else http://127.0.0.1:8000.
-    token
-        Access token. Default: ``$WINDVANE_TOKEN``, else none.
-    timeout
-        Seconds to wait for the server at each step of a request.
-    deadline
-        Seconds after the start of a call within which its request is retried; 0 means no retries. The last attempt may
-        end later, within its ``timeout``. Default: 30.
-
-    Examples
-    --------
-    >>> client = Client()                                                                          # doctest: +SKIP
-    >>> decision = client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})              # doctest: +SKIP
-    >>> client.reward("homepage", decision, 1.0)                                                   # doctest: +SKIP
-    'recorded'
-    """
-
-    _network_class = BlockingNetwork
-
-    def _owner(self) -> tuple[int, None]:
-        return os.getpid(), None
-
-    async def _pause(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections of all threads. A later call opens one again."""
-        _run(self._close())
-
-    def __del__(self) -> None:
-        self.close()
-
-    unarchive, compact = _block(AsyncClient.unarchive), _block(AsyncClient.compact)
-    delete_stream, erase_context = _block(AsyncClient.delete_stream), _block(AsyncClient.erase_context)
-    ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
-    ensure, unrecovered = _block(AsyncClient.ensure), _block(AsyncClient.unrecovered)
-    info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
-    decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
-    refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)
-    predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)
-    reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
-    add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)
-    decision, explain, pending = _block(AsyncClient.decision), _block(AsyncClient.explain), _block(AsyncClient.pending)
-    events = _iterate(AsyncClient.events)
+        return self._read_events(stream, build_path(stream, "events"), check_whole("after", after, 0), most)

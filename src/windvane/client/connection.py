@@ -1,44 +1,54 @@
-"""Requests to the service: retries until a deadline, pages of lists, and the log."""
+"""Requests to the service: attempts until a deadline, pages of lists, and the log."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from windvane.arguments import check_number
 from windvane.client import messages
-from windvane.client.address import Address
+from windvane.client.address import Address, split_urls
 from windvane.client.messages import BatchError, ClientError
-from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, BlockingNetwork, Transport, get_header
+from windvane.client.pool import TransportPool
+from windvane.client.routing import Route, Router
+from windvane.client.transport import FAILURES, UNSENT, Answer, AsyncNetwork, BlockingNetwork, get_header
+from windvane.cluster_map import ClusterInfo
 from windvane.errors import ArgumentError
-from windvane.records import BatchResults, PendingPage, StreamPage
+from windvane.service_records import BatchResults, PendingPage, StreamPage
 
 EXAMPLE = "http://127.0.0.1:8000"
 DEADLINE = 30.0  # seconds; an ordinary restart of the service takes up to 5, compiling a new policy 11
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
+MOST_DOUBLINGS = 20  # more than it takes from the first pause to the longest
+NODE_CONNECT_SECONDS = 1.0  # to connect to a node that only the map names; a given address forwards requests to it
 
 T = TypeVar("T")
 Page = TypeVar("Page", StreamPage, PendingPage)
 
 
 class Connection:
-    """The service at ``url``, asked until it answers. Subclasses say how the network is reached and how to pause."""
+    """The service at some addresses, asked until it answers. Subclasses say how to reach the network and to pause."""
 
     _network_class: type[BlockingNetwork | AsyncNetwork]
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, deadline: float = DEADLINE
+        self,
+        url: str | Sequence[str] | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = 10.0,
+        deadline: float = DEADLINE,
+        follow: bool = True,
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
-        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Transport] = {}
+        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], TransportPool] = {}
         self._columns: dict[str, list[Any]] = {}  # of the first frame of vectors, by stream
         headers = {"Content-Type": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
@@ -48,80 +58,126 @@ class Connection:
                 raise ArgumentError("token", None, expected, got="another value")  # which may be secret
             headers["Authorization"] = f"Bearer {token.strip()}"
         seconds = check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6)
-        self._address = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url, headers, seconds)
+        given = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url, headers, seconds)
         self._deadline = check_number("deadline", deadline, "of seconds from 0 to 1e6", lambda s: 0 <= s <= 1e6)
-        self.url = self._address.url
+        if not isinstance(follow, bool):
+            raise ArgumentError("follow", follow, "True or False")
+
+        def build(url: str) -> Address:
+            return Address(url, headers, seconds, min(seconds, NODE_CONNECT_SECONDS))
+
+        self._router = Router(given, build, is_following=follow)
+        self.url = ",".join(given)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    def _owner(self) -> tuple[int, asyncio.AbstractEventLoop | None]:
+    def _get_runtime(self) -> tuple[int, asyncio.AbstractEventLoop | None]:
         """Return the process and the event loop, None for blocking sockets, that may use a transport."""
         raise NotImplementedError
 
-    def _transport(self) -> Transport:
-        """Return the transport of this process and event loop, and forget those of event loops that were closed.
+    def _get_pool(self) -> TransportPool:
+        """Return the transports of this process and event loop, and forget those of event loops that were closed.
 
-        If two threads create a transport at once, one of the two is dropped before it is used.
+        If two threads create a pool at once, one of the two is dropped before it is used.
         """
-        owner = self._owner()
-        if transport := self._transports.get(owner):
-            return transport
+        runtime = self._get_runtime()
+        if pool := self._transports.get(runtime):
+            return pool
         for other in list(self._transports):
             if other[1] is not None and other[1].is_closed():
                 self._transports.pop(other, None)
-        return self._transports.setdefault(owner, Transport(self._address, self._network_class()))
+        return self._transports.setdefault(runtime, TransportPool(self._network_class))
 
     async def _close(self) -> None:
         """Close the connections of this process and event loop."""
-        if transport := self._transports.pop(self._owner(), None):
-            await transport.close()
+        if pool := self._transports.pop(self._get_runtime(), None):
+            await pool.close()
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
 
-    def _name_error(self, error: Exception) -> ClientError:
-        """Return the error about an attempt without an answer."""
-        code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
-        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            code = "untrusted"
-        return ClientError(None, code, f"{self.url}: {what} ({str(error) or type(error).__name__})")
-
-    async def _ask(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> bytes:
-        """Send a request once. Return the body of the answer, or raise the problem that it describes."""
+    async def _exchange(
+        self, address: Address, method: str, path: str, body: bytes | None = None, key: str | None = None
+    ) -> Answer:
+        """Send a request once. Return its answer, or raise the error about the network."""
+        pool = self._get_pool()
+        if pool.is_sweep_due():
+            await pool.sweep(self._router.list_addresses())
         try:
-            answer = await self._transport().exchange(self._address.build_request(method, path, body, key))
+            return await pool.get(address).exchange(address.build_request(method, path, body, key))
         except FAILURES as error:
-            raise self._name_error(error) from None
-        if 200 <= answer.status < 300:
-            return b"null" if answer.status == 204 else answer.body
-        raise messages.build_error(answer.status, answer.body, get_header(answer.headers, b"retry-after") or "")
+            raise _name_error(error, address) from None
+
+    async def _ask(
+        self, route: Route, method: str, path: str, body: bytes | None = None, key: str | None = None
+    ) -> bytes:
+        """Send a request once. Return the body of the answer, or raise the problem that it describes."""
+        answer = await self._exchange(route.address, method, path, body, key)
+        route.read_owner(answer.headers, _now)
+        return check_answer(answer)
+
+    async def _fetch_map(self) -> None:
+        """Fetch the map of the cluster, unless another call does or did a moment ago. Calls work without it."""
+        router = self._router
+        if (lock := router.begin_fetch(_now())) is None:
+            return
+        address = next(router.list_given())
+        try:
+            body = check_answer(await self._exchange(address, "GET", messages.CLUSTER))
+            router.use(messages.read(ClusterInfo, body), _now())
+        except ClientError as error:
+            router.leave(address)
+            if error.code == "no-answer" or not error.is_temporary:
+                router.suspend(_now())
+        finally:
+            lock.release()
 
     async def _send(
-        self, kind: type[T], method: str, path: str, body: bytes | None = None, key: str | None = None
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        key: str | None = None,
+        *,
+        stream: str | None = None,
     ) -> T:
-        """Send a request until it is answered, and return the answer as a ``kind``."""
+        """Send a request, about ``stream``, until it is answered, and return the answer as a ``kind``."""
         is_unsure, start = False, _now()
-        for attempt in itertools.count(1):
+        if self._router.wants_map and stream is not None:
+            await self._fetch_map()
+        route = Route(self._router, stream)
+        while True:
             try:
-                return messages.read(kind, await self._ask(method, path, body, key))
+                record = messages.read(kind, await self._ask(route, method, path, body, key))
+                if route.is_direct:
+                    self._router.confirm(route.address)
+                return record
             except ClientError as error:
                 is_unsure = error.is_unsure = is_unsure or error.is_unsure
-                pause = self._choose_pause(error, attempt, start)
-            await self._pause(pause)
-        raise AssertionError("the loop above does not end")
+                pause = self._choose_pause(error, route, start)
+            if pause:
+                await self._pause(pause)
 
-    def _choose_pause(self, error: ClientError, attempt: int, start: float) -> float:
+    def _choose_pause(self, error: ClientError, route: Route, start: float) -> float:
         """Return the seconds until the next attempt, or raise ``error`` with a summary of all attempts.
 
-        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline.
+        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline, except the
+        one that replaces an attempt at a node which this client cannot use.
         """
+        route.attempts += 1
+        if route.leave_owner(error, _now()):
+            return 0.0
         if error.is_temporary:
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
+            if route.move_on(error) and _now() < start + self._deadline:
+                return 0.0
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(route.pauses, MOST_DOUBLINGS))
             pause = error.retry_after + pause * _draw_spread()
+            route.pauses += 1
             if _now() + pause <= start + self._deadline:
                 return pause
-            error.message += f"; gave up after {attempt} attempt{'s' * (attempt > 1)}"
+            error.message += f"; gave up after {route.attempts} attempt{'s' * (route.attempts > 1)}"
         if error.is_unsure:
             error.code = "no-answer" if error.code == "unreachable" else error.code
             error.message += "; an attempt got no answer and may have been executed"
@@ -134,7 +190,7 @@ class Connection:
         for part in messages.split_batch(items):
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
             try:
-                batch = await self._send(BatchResults, "POST", path, body)
+                batch = await self._send(BatchResults, "POST", path, body, stream=stream)
                 answers = [messages.read_item(item) for item in batch.results]
                 if [isinstance(answer, (kind, ClientError)) for answer in answers] != [True] * len(part):
                     raise messages.not_understood(f"other results than for {len(part)} {name}")
@@ -147,52 +203,58 @@ class Connection:
             raise BatchError(results)
         return results
 
-    async def _pages(self, kind: type[Page], path: str) -> AsyncIterator[Page]:
+    async def _pages(self, kind: type[Page], path: str, stream: str | None = None) -> AsyncIterator[Page]:
         """Yield the pages of a list."""
         query: dict[str, Any] = {"limit": messages.MOST_ITEMS}
         while True:
-            page = await self._send(kind, "GET", f"{path}?{urlencode(query)}")
+            page = await self._send(kind, "GET", f"{path}?{urlencode(query)}", stream=stream)
             yield page
             if page.next is None or page.next == query.get("after"):
                 return
             query["after"] = page.next
 
-    async def _read_events(self, path: str, after: int, limit: int | None) -> AsyncIterator[dict[str, Any]]:
+    async def _read_events(
+        self, stream: str, path: str, after: int, limit: int | None
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield the events after number ``after``, at most ``limit``; resume where an answer breaks off."""
-        failures, start, left = 0, _now(), math.inf if limit is None else limit
+        if self._router.wants_map:
+            await self._fetch_map()
+        route, start, left = Route(self._router, stream), _now(), math.inf if limit is None else limit
         while left:
+            is_first = True  # the events before it may have been removed
+            query = {"after": after} | ({} if limit is None else {"limit": int(left)})
             try:
-                is_first = True  # the events before it may have been removed
-                query = {"after": after} | ({} if limit is None else {"limit": int(left)})
-                async for line in self._read_lines(path, query):
+                async for line in self._read_lines(route, f"{path}?{urlencode(query)}"):
                     event = messages.read(dict[str, Any], line)
                     if "error" in event:  # the last line of a log with an unreadable event
                         raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
                     number = event.get("number")
                     if not isinstance(number, int) or number <= after or (number > after + 1 and not is_first):
                         raise messages.not_understood(f"not event {after + 1}")
-                    after, left, failures, start, is_first = number, left - 1, 0, _now(), False
+                    after, left, start, is_first = number, left - 1, _now(), False
+                    route.note_progress()
                     yield event
                 return
             except ClientError as error:
-                failures += 1
-                pause = self._choose_pause(error, failures, start)
-            await self._pause(pause)
+                pause = self._choose_pause(error, route, start)
+            if pause:
+                await self._pause(pause)
 
-    async def _read_lines(self, path: str, query: Mapping[str, int]) -> AsyncIterator[bytes]:
+    async def _read_lines(self, route: Route, path: str) -> AsyncIterator[bytes]:
         """Yield the lines of an answer; raise if it breaks off."""
-        rest, request = b"", self._address.build_request("GET", f"{path}?{urlencode(query)}")
+        rest, address = b"", route.address
         try:
-            reply = await self._transport().open(request)
+            reply = await self._get_pool().get(address).open(address.build_request("GET", path))
+            route.read_owner(reply.headers, _now)
             if reply.status != 200:
-                retry_after = get_header(reply.headers, b"retry-after") or ""
-                raise messages.build_error(reply.status, b"".join([part async for part in reply.parts]), retry_after)
+                body = b"".join([part async for part in reply.parts])
+                check_answer(Answer(reply.status, reply.headers, body))
             async for part in reply.parts:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
                     yield line
         except FAILURES as error:
-            raise self._name_error(error) from None
+            raise _name_error(error, address) from None
         has_end = any(get_header(reply.headers, name) for name in (b"content-length", b"transfer-encoding"))
         if rest or not has_end:
             raise ClientError(200, "no-answer", "the log broke off")
@@ -205,11 +267,28 @@ def _draw_spread() -> float:
     return random.uniform(0.5, 1.5)
 
 
-def _check_url(url: Any, headers: Mapping[str, str], timeout: float) -> Address:
-    """Return the address of a service; it has no user, query or fragment."""
+def check_answer(answer: Answer) -> bytes:
+    """Return the body of an answer, or raise the problem that it describes."""
+    if 200 <= answer.status < 300:
+        return b"null" if answer.status == 204 else answer.body
+    raise messages.build_error(answer.status, answer.body, get_header(answer.headers, b"retry-after") or "")
+
+
+def _name_error(error: Exception, address: Address) -> ClientError:
+    """Return the error about an attempt without an answer."""
+    code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        code = "untrusted"
+    return ClientError(None, code, f"{address.url}: {what} ({str(error) or type(error).__name__})")
+
+
+def _check_url(url: Any, headers: Mapping[str, str], timeout: float) -> dict[str, Address]:
+    """Return the addresses of a service by URL; they have no user, query or fragment."""
     try:
-        return Address(url, headers, timeout)
+        if addresses := {each: Address(each, headers, timeout) for each in split_urls(url)}:
+            return addresses
     except (ValueError, TypeError, AttributeError):
-        is_secret = "@" in str(url)  # it may hold a password
-        expected, got = f"an address such as {EXAMPLE}", "another value" if is_secret else None
-        raise ArgumentError("url", None if is_secret else url, expected, got=got) from None
+        pass
+    is_secret = "@" in str(url)  # it may hold a password
+    expected, got = f"an address such as {EXAMPLE}, or several", "another value" if is_secret else None
+    raise ArgumentError("url", None if is_secret else url, expected, got=got)

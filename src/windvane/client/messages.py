@@ -17,9 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError, Path, WindvaneError
-from windvane.records import KEY, Decision, ItemResult, ProblemDetails, to_datetime, to_plain
+from windvane.records import KEY, Decision, to_datetime, to_plain
+from windvane.service_records import ItemResult, ProblemDetails
 
-STREAMS = "/v1/streams"
+STREAMS, CLUSTER = "/v1/streams", "/v1/cluster"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
 MOST_KEYS = 10  # of a path that an error names
 T = TypeVar("T")
@@ -103,11 +104,16 @@ def get_id(decision: Decision | str) -> str:
     return _check_name("decision", decision.id if isinstance(decision, Decision) else decision, "a Decision or its id")
 
 
+def is_name(name: Any) -> bool:
+    """Return whether ``name`` can be a segment of a path."""
+    return isinstance(name, str) and 0 < len(name) <= 200 and name.isprintable() and name not in (".", "..")
+
+
 def _check_name(argument: str, name: Any, expected: str) -> str:
     """Return a name that can be a segment of a path."""
-    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name in (".", ".."):
+    if not is_name(name):
         raise ArgumentError(argument, name, expected)
-    return name
+    return str(name)
 
 
 def check_key(key: str | None) -> str:

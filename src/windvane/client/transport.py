@@ -1,4 +1,4 @@
-"""Connections to one service that are kept open, for blocking and for asynchronous code.
+"""Connections that are kept open, for blocking and for asynchronous code.
 
 Both run the same coroutines: over blocking sockets (:class:`BlockingNetwork`) these never wait for an event loop.
 
@@ -24,7 +24,7 @@ import httpcore2
 from windvane.client.address import Address, Headers, Request
 
 IDLE_SECONDS = 10.0  # that an unused connection is kept; the server closes it after 30
-MOST_AT_ONCE = 100  # concurrent requests of an event loop; more have to wait
+MOST_AT_ONCE = 100  # concurrent requests of an event loop to one address; more have to wait
 READ_BYTES = 1 << 16
 
 UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError, httpcore2.UnsupportedProtocol)
@@ -81,8 +81,9 @@ class BlockingNetwork:
 
     async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _BlockingStream:
         """Open a connection."""
-        stream = httpcore2.SyncBackend().connect_tcp(where.host, where.port, where.timeout)
-        return _BlockingStream(stream if trusted is None else stream.start_tls(trusted, where.host, where.timeout))
+        seconds = where.connect_timeout
+        stream = httpcore2.SyncBackend().connect_tcp(where.host, where.port, seconds)
+        return _BlockingStream(stream if trusted is None else stream.start_tls(trusted, where.host, seconds))
 
     async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
         """Send a request by way of a proxy."""
@@ -121,8 +122,9 @@ class AsyncNetwork:
 
     async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _AsyncStream:
         """Open a connection."""
-        stream = await httpcore2.AnyIOBackend().connect_tcp(where.host, where.port, where.timeout)
-        return _AsyncStream(stream if trusted is None else await stream.start_tls(trusted, where.host, where.timeout))
+        seconds = where.connect_timeout
+        stream = await httpcore2.AnyIOBackend().connect_tcp(where.host, where.port, seconds)
+        return _AsyncStream(stream if trusted is None else await stream.start_tls(trusted, where.host, seconds))
 
     async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
         """Send a request by way of a proxy."""
@@ -177,11 +179,17 @@ class _Connection:
 
 
 class Transport:
-    """Connections to ``address`` over ``network``. Threads may share it: a connection serves one request at a time."""
+    """Connections to ``address`` over ``network``. Threads may share it: a connection serves one request at a time.
 
-    def __init__(self, address: Address, network: BlockingNetwork | AsyncNetwork) -> None:
-        self._address, self._network = address, network
-        self._trusted, proxy = address.load_certificates(), address.find_proxy()
+    ``trusted``: the certificates, if they are loaded already.
+    """
+
+    def __init__(
+        self, address: Address, network: BlockingNetwork | AsyncNetwork, trusted: ssl.SSLContext | None = None
+    ) -> None:
+        self._address, self._network, self._is_closed = address, network, False
+        self._trusted = (trusted or address.load_certificates()) if address.scheme == "https" else None
+        proxy = address.find_proxy()
         self._proxies = proxy and network.build_pool(ssl_context=self._trusted, proxy=proxy)
         self._idle: deque[_Connection] = deque()
 
@@ -226,17 +234,34 @@ class Transport:
 
     async def _keep(self, connection: _Connection) -> None:
         """Keep a connection, and close the one that has been unused for longest if that is too long."""
-        with contextlib.suppress(IndexError):  # another thread took it
+        await self._close_oldest()
+        self._idle.append(connection)
+        if self._is_closed:  # by another thread or task, meanwhile
+            await self._close_idle()
+
+    async def _close_oldest(self) -> bool:
+        """Close the connection that has been unused for longest, if that is too long; return whether it was."""
+        with contextlib.suppress(IndexError):  # there is none, or another thread took it
             oldest = self._idle.popleft()
             if oldest.has_expired():
                 await oldest.close()
-            else:
-                self._idle.appendleft(oldest)
-        self._idle.append(connection)
+                return True
+            self._idle.appendleft(oldest)
+        return False
+
+    async def close_expired(self) -> None:
+        """Close the connections that have been unused for too long."""
+        while await self._close_oldest():
+            pass
 
     async def close(self) -> None:
-        """Close the connections that no request uses."""
+        """Close the connections, except those that requests use: these are closed when they end."""
+        self._is_closed = True
         if self._proxies:
             await self._network.close_pool(self._proxies)
-        while self._idle:
-            await self._idle.pop().close()
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread took the last one
+            while self._idle:
+                await self._idle.pop().close()

@@ -12,11 +12,11 @@ import math
 from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
-from windvane.records import Compaction
 from windvane.service.problems import Problem
 from windvane.service.retention import read_retention
 from windvane.service.store import STORE_ERRORS
 from windvane.service.stream_erasure import remove_events
+from windvane.service_records import Compaction
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine

@@ -295,8 +295,10 @@ class Engine:
     def forget(self, row: StreamRow) -> None:
         """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
         del self.rows[row.name]
-        self.streams.pop(row.name, None)
+        if (stream := self.streams.pop(row.name, None)) is not None:
+            stream.is_removed = True
         self.unavailable.pop(row.name, None)
+        self._by_id.pop(row.id, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -304,7 +306,12 @@ class Engine:
         self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
     ) -> Done:
         """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
-        done = await self.operate(stream, operation, size=size, decision=decision)
+        try:
+            done = await self.operate(stream, operation, size=size, decision=decision)
+        except Problem as problem:
+            if problem.status < 500:
+                await self.commit(stream)  # also what it was refused for, such as another reward
+            raise
         await self.commit(stream)
         return done
 
@@ -419,7 +426,9 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
-        if stream.name not in self.rows:
+        if stream.is_gone:
+            raise Problem("unavailable", TAKEN_OVER)
+        if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)

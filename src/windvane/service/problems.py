@@ -48,6 +48,7 @@ KINDS = {
     "rate-limited": Kind(429, "Too many requests"),
     "overloaded": Kind(503, "The service is overloaded"),
     "unavailable": Kind(503, "The service is unavailable"),
+    "no-answer": Kind(504, "Another node did not answer"),
     "not-installed": Kind(501, "The server lacks an optional library"),
     "unrecovered": Kind(500, "The stream could not be recovered"),
     "unreadable": Kind(500, "A stored event cannot be read"),
@@ -70,7 +71,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     pointer
         JSON Pointer to the invalid part of the body, such as ``"#/arms/red/1"``.
     retry_after
-        Seconds after which the same request may succeed. Default: 1 for "unavailable", else None.
+        Seconds after which the same request may succeed. Default: 1 for "unavailable" and "no-answer", else None.
     cause
         Why the service is not ready: a code of :data:`windvane.service.readiness.CAUSES`.
 
@@ -94,7 +95,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         self.status, self.title = KINDS[code]
         self.errors = [] if pointer is None else [_describe_error(pointer, detail)]
         self.cause = cause
-        self.retry_after = 1 if retry_after is None and code == "unavailable" else retry_after
+        self.retry_after = 1 if retry_after is None and code in ("unavailable", "no-answer") else retry_after
         super().__init__(self.detail)
 
     @property

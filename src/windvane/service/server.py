@@ -59,7 +59,7 @@ def serve(
     drain: float = 0.0,
     log_requests: bool = False,
     node: str | None = None,
-    url: str | None = None,
+    node_url: str | None = None,
     ha: bool = False,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -85,7 +85,7 @@ def serve(
         Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
         Whether to write a line to the log for every request.
-    node, url, ha
+    node, node_url, ha
         Of a server that shares a database: its name, the address at which the other servers and clients reach it, and
         whether the database must commit to a standby as well.
     started
@@ -99,7 +99,7 @@ def serve(
         If the store cannot be opened.
     """
     options: dict[str, bool] = {"lazy": True, "needs_standby": ha} if is_postgres(path) else {}
-    for argument, value in (("node", node), ("url", url), ("ha", ha or None)):
+    for argument, value in (("node", node), ("node_url", node_url), ("ha", ha or None)):
         if value is not None and not options:
             raise ArgumentError(argument, value, "left out: the store is a file, which only one server can use")
     with (
@@ -112,7 +112,7 @@ def serve(
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {store.name}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
-        settings = _describe_node(listener, name, node, url) if options else None
+        settings = _describe_node(listener, name, node, node_url) if options else None
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
             store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
@@ -140,7 +140,7 @@ def _describe_node(listener: socket.socket, host: str, node: str | None, url: st
     try:
         Address(address, {}, 1.0)
     except ValueError:
-        raise ArgumentError("url", address, "an address such as http://10.0.0.5:8000") from None
+        raise ArgumentError("node_url", address, "an address such as http://10.0.0.5:8000") from None
     return NodeSettings(name, address, windvane.__version__)
 
 

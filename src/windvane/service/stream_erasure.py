@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from windvane.agent.times import read_clock
-from windvane.records import ErasedContext
 from windvane.service.baselines import build_baseline, read_baseline
 from windvane.service.problems import Problem
 from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
@@ -23,6 +22,7 @@ from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.streams import check_decision
 from windvane.service.turns import hold, wait_while_held
+from windvane.service_records import ErasedContext
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine

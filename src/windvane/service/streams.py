@@ -65,6 +65,7 @@ class Stream(StreamState):
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
         self.is_gone = False  # whether another node has taken it
+        self.is_removed = False
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
         self.closing: asyncio.Future[None] | None = None  # while due decisions are closed in slices

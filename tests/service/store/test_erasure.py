@@ -7,53 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from support.erasing import add_row, make_baseline, make_events, read_bytes
 from support.refusals import rejects
-from windvane.service.store import (
-    DECIDED,
-    Baseline,
-    Erasure,
-    Event,
-    Snapshot,
-    SnapshotError,
-    SqliteStore,
-    StreamRow,
-    TooManyStreamsError,
-)
+from windvane.service.store import Erasure, Snapshot, SnapshotError, SqliteStore, TooManyStreamsError
 from windvane.service.store.sqlite import erasure as erasing
 
 
-def add(store: SqliteStore, name: str = "shop") -> StreamRow:
-    row = store.add_stream(name, 1.0, "{}")
-    assert row is not None
-    return row
-
-
-def make_events(row: StreamRow, count: int, size: int = 30) -> list[Event]:
-    """Return events whose request, decision and key name themselves."""
-    events, chain = list[Event](), row.digest
-    for number in range(1, count + 1):
-        mark = f"{row.name}-{number}-"
-        request = f"request of {mark}".encode() + b"x" * size
-        decision, key = f"decision {mark}", f"key {mark}"
-        events.append(Event.create(chain, row.id, number, 10.0 + number, DECIDED, decision, key, b'{"a": 1}', request))
-        chain = events[-1].chain
-    return events
-
-
-def make_baseline(events: list[Event], number: int, removed: int) -> Baseline:
-    snapshot = Snapshot(number, events[number - 1].chain, b"agent", b"{}")
-    chain = events[removed - 1].chain if removed else b"digest"
-    times = (events[0].time, events[removed - 1].time) if removed else (None, None)
-    return Baseline(snapshot, removed, chain, *times)
-
-
-def list_bytes(path: Path) -> bytes:
-    """Return the bytes of all files of a store."""
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
-
-
 def test_an_erasure_is_read_back(store: SqliteStore) -> None:
-    row = add(store)
+    row = add_row(store)
     events = make_events(row, 10)
     store.append(events, [(row.id, Snapshot(5, b"chain", b"older", b"{}"))])
     baseline = make_baseline(events, 8, 4)
@@ -75,30 +36,30 @@ def test_an_erasure_is_read_back(store: SqliteStore) -> None:
 
 
 def test_erased_bytes_are_gone_while_the_store_is_open(store: SqliteStore) -> None:
-    row, other = add(store), add(store, "other")
+    row, other = add_row(store), add_row(store, "other")
     events, others = make_events(row, 300, size=3000), make_events(other, 300, size=3000)
     for i in range(0, 300, 10):  # interleaved, so that pages are split
         store.append([*others[i : i + 10], *events[i : i + 10]], [(row.id, Snapshot(i, b"", b"secret" * 3000, b"{}"))])
     store.append([], erasures=[Erasure(row.id, make_baseline(events, 300, 100), tuple(range(150, 200)))])
-    content = list_bytes(store.path)
+    content = read_bytes(store.path)
     assert b"secret" not in content
     for event in events:
         is_erased = event.number <= 100 or 150 <= event.number < 200
-        assert (f"request of shop-{event.number}-".encode() in content) == (not is_erased), event.number
-        assert (f"decision shop-{event.number}-".encode() in content) == (event.number > 100)
-        assert (f"key shop-{event.number}-".encode() in content) == (event.number > 100)
+        assert (f"request of shop-1-{event.number}-".encode() in content) == (not is_erased), event.number
+        assert (f"decision shop-1-{event.number}-".encode() in content) == (event.number > 100)
+        assert (f"key shop-1-{event.number}-".encode() in content) == (event.number > 100)
     assert list(store.read_events(other.id)) == others
 
 
 def test_a_removed_stream_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasing, "SLICE", 7)
     with closing(SqliteStore(tmp_path / "a.db")) as store:
-        row, other = add(store), add(store, "other")
+        row, other = add_row(store), add_row(store, "other")
         events, others = make_events(row, 30), make_events(other, 30)
         store.append([*events, *others], [(row.id, Snapshot(30, b"", b"secret", b"{}"))])
         store.append([], erasures=[Erasure(row.id, make_baseline(events, 20, 10))])
         store.remove_stream(row)
-        content = list_bytes(store.path)
+        content = read_bytes(store.path)
         assert not any(text in content for text in (b"shop", b"secret"))
         assert store.find_stream("shop") is None
         assert [list(store.read_events(stream.id)) for stream in (row, other)] == [[], others]
@@ -106,23 +67,37 @@ def test_a_removed_stream_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert store.read_acknowledged() == {other.id: 30}
         store.remove_stream(other)
     with closing(SqliteStore(tmp_path / "a.db")) as store:
-        assert add(store, "shop").id == 3
+        assert add_row(store, "shop").id == 3
 
 
 def test_a_reader_holds_the_purge_back(store: SqliteStore) -> None:
-    row = add(store)
+    row = add_row(store)
     store.append(make_events(row, 30))
     with closing(SqliteStore(store.path, shared=True, read_only=True)) as reader, reader.read_transaction():
         assert reader.last_number(row.id) == 30
         store.remove_stream(row)
         assert not store.purge()
-        assert b"request of shop-7-" in list_bytes(store.path)
+        assert b"request of shop-1-7-" in read_bytes(store.path)
     assert store.purge()
-    assert b"request of shop-7-" not in list_bytes(store.path)
+    assert b"request of shop-1-7-" not in read_bytes(store.path)
+
+
+def test_old_files_that_still_have_what_is_erased_are_named(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = add_row(store)
+    events = make_events(row, 9)
+    store.append(events)
+    for suffix in (".format-3", ".damaged-1", ".replaced-1", ".other"):
+        store.path.with_name(store.path.name + suffix).touch()
+    for removed in (3, 6):
+        store.append([], erasures=[Erasure(row.id, make_baseline(events, 9, removed))])
+    (warning,) = [record.getMessage() for record in caplog.records]  # once
+    assert warning.endswith("a.db.damaged-1, a.db.format-3, a.db.replaced-1; remove these files")
 
 
 def test_what_a_replay_needs_is_not_erased(store: SqliteStore) -> None:
-    row = add(store)
+    row = add_row(store)
     events = make_events(row, 10)
     store.append(events)
     baseline = make_baseline(events, 8, 4)
@@ -134,7 +109,7 @@ def test_what_a_replay_needs_is_not_erased(store: SqliteStore) -> None:
 
 
 def test_a_changed_baseline_is_noticed(store: SqliteStore) -> None:
-    row = add(store)
+    row = add_row(store)
     events = make_events(row, 10)
     store.append(events)
     store.append([], erasures=[Erasure(row.id, make_baseline(events, 8, 4))])

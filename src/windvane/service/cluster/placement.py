@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
-from windvane.service.cluster.shard_map import Node
+from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
@@ -41,11 +41,11 @@ log = logging.getLogger("windvane.service")
 
 
 class ElsewhereError(WindvaneError):
-    """Another node, at ``url``, owns the shard of a stream."""
+    """Another node, at ``url``, owns the shard of a stream. ``instance`` names its membership in the cluster."""
 
-    def __init__(self, node: str, url: str) -> None:
-        self.node, self.url = node, url
-        super().__init__(f"node {node!r} serves this stream")
+    def __init__(self, node: Node) -> None:
+        self.node, self.url, self.instance = node.name, node.url, node.instance
+        super().__init__(f"node {node.name!r} serves this stream")
 
 
 class NodeSettings(NamedTuple):
@@ -64,12 +64,15 @@ class Placement:
         self.keeper: Keeper | None = None  # once the database was reached
         self._secret = ""
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
+        self.fenced = 0  # commits of which a part was refused, because another node had taken shards
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
         self._releasing: set[int] = set()  # shards that are about to be
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
+        self.on_map: Callable[[ShardMap], object] = lambda _: None
+        """Called with the map when it has changed."""
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
@@ -114,7 +117,7 @@ class Placement:
             self._engine.loop,
             on_taken=lambda _: self.sync(),
             on_lost=lambda _: self.sync(),
-            on_map=lambda _: None,
+            on_map=self._note_map,
             on_excess=self.give_up,
         )
         keeper.start()
@@ -182,6 +185,7 @@ class Placement:
         if over:
             if over.keys() - self._releasing:
                 log.warning("shards were taken by another node: %s", sorted(over))
+                self.fenced += 1
             self._fenced |= over
             self._drop(over)
 
@@ -197,6 +201,13 @@ class Placement:
 
     def _list_rows(self, shards: Collection[int]) -> list[StreamRow]:
         return [row for row in self._engine.rows.values() if self.shard_of(row.name) in shards]
+
+    def _note_map(self, shard_map: ShardMap) -> None:
+        self.on_map(shard_map)
+
+    def list_known(self) -> dict[int, int]:
+        """Return the epochs of the shards that this node serves and whose streams it knows."""
+        return {shard: epoch for shard, epoch in self.epochs.items() if shard not in self._opening}
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
@@ -267,7 +278,7 @@ class Placement:
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
             raise Problem("unavailable", f"no node owns shard {shard} now; try again")
-        raise ElsewhereError(owner.name, owner.url)
+        raise ElsewhereError(owner)
 
     async def prepare(self, name: str) -> None:
         """Wait until a stream of this node is loaded; raise if another node has it.

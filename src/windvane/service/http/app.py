@@ -75,7 +75,10 @@ def create_app(
     """
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
-    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
+    forwarder = None
+    if engine.placement is not None:
+        forwarder = Forwarder(engine.placement.read_secret)
+        engine.placement.on_map = forwarder.note_map
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -15,11 +17,15 @@ from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.engine import Engine
 from windvane.service.http.forwarding import IS_FORWARDED, Forwarder
 from windvane.service.problems import Problem
+from windvane.service.store import STORE_ERRORS
 from windvane.service.streams import Stream
 from windvane.service.turns import Pauses, wait_while_changing
 
 if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
+
+LIST_SECONDS = 5.0  # that other nodes may take for their lists
+NOT_SERVED = "no node serves it now, or the one that does has not answered; try again"
 
 
 def describe_cluster(engine: Engine) -> ClusterInfo:
@@ -41,55 +47,83 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
     return ClusterInfo(node=placement.node.name, shards=placement.shards, nodes=nodes, unowned=unowned)
 
 
+async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
+    """Add the number of streams of every node, unless the database does not tell."""
+    store: Any = engine.store
+    if not info.nodes or engine.failure is not None:
+        return info
+    with contextlib.suppress(*STORE_ERRORS):
+        counts: dict[int, int] = await asyncio.to_thread(store.count_streams)
+        nodes = [
+            dataclasses.replace(node, streams=sum(counts.get(shard, 0) for shard in node.shards)) for node in info.nodes
+        ]
+        return dataclasses.replace(info, nodes=nodes)
+    return info
+
+
 async def list_streams(request: Request, engine: Engine, limit: int, after: str) -> dict[str, Any]:
-    """Return a page of the list of streams. In a cluster, every node lists its own streams."""
-    own = await _list_own(engine, limit, after)
-    if engine.placement is None or engine.placement.keeper is None or request.scope.get(IS_FORWARDED):
+    """Return a page of the list of streams. In a cluster, every node lists its own streams.
+
+    Streams of shards that no list is about, since a node does not answer or a shard is moving, are unavailable.
+    """
+    own, placement = await _list_own(engine, limit, after), engine.placement
+    if placement is None or placement.keeper is None or request.scope.get(IS_FORWARDED):
         return own
-    keeper = engine.placement.keeper
-    others, failed = await _ask_others(request, keeper, limit, after)
-    owners = {shard: node.instance for shard, node in keeper.map.owners.items()}
-    missing = [shard for shard in range(engine.placement.shards) if owners.get(shard) in (None, *failed)]
-    unavailable = [entry for part in (own, *others) for entry in part["unavailable"]]
-    if missing:
-        rows = await asyncio.to_thread(engine.store.read_streams, missing)
-        reason = "the node that owns it does not answer, or no node does"
-        unavailable += [{"name": row.name, "reason": reason} for row in rows]
-    streams = sorted((stream for part in (own, *others) for stream in part["streams"]), key=lambda one: one["name"])
-    has_more = len(streams) > limit or any(part["next"] is not None for part in (own, *others))
-    page = streams[:limit]
-    return {"streams": page, "next": page[-1]["name"] if has_more and page else None, "unavailable": unavailable}
+    parts = [own, *await _ask_others(request, placement.keeper, limit, after)]
+    streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
+    unavailable = {entry["name"]: entry for part in parts for entry in part["unavailable"]}
+    missing = set(range(placement.shards)).difference(*(part["shards"] for part in parts))
+    rows = await asyncio.to_thread(engine.store.read_streams, missing) if missing else []
+    unavailable |= {row.name: {"name": row.name, "reason": NOT_SERVED} for row in rows}
+    page, rest = sorted(streams)[:limit], [part["next"] for part in parts if part["next"] is not None]
+    has_more = len(streams) > limit or bool(rest)
+    return {
+        "streams": [streams[name] for name in page],
+        "next": (page[-1] if page else min(rest)) if has_more else None,
+        "unavailable": [entry for name, entry in unavailable.items() if name not in streams],
+    }
 
 
-async def _ask_others(
-    request: Request, keeper: Keeper, limit: int, after: str
-) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return the lists of the other nodes, and the instances of the nodes that do not answer."""
+async def _ask_others(request: Request, keeper: Keeper, limit: int, after: str) -> list[dict[str, Any]]:
+    """Return the lists of the other nodes that answer."""
     forwarder: Forwarder = request.app.state.forwarder
     target = f"/v1/streams?{urlencode({'limit': limit, 'after': after})}"
-    nodes = [node for node in keeper.map.nodes if node.instance != keeper.node.instance]
-    asked = (forwarder.ask(ElsewhereError(node.name, node.url), target, request.scope) for node in nodes)
+    others = [ElsewhereError(node) for node in keeper.map.nodes if node.instance != keeper.node.instance]
+    asked = (forwarder.ask(node, target, request.scope, LIST_SECONDS) for node in others)
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    failed = {node.instance for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, Problem)}
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, Problem):
             raise answer
-    return [answer for answer in answers if isinstance(answer, dict)], failed
+    return [answer for answer in answers if isinstance(answer, dict)]
 
 
 async def _list_own(engine: Engine, limit: int, after: str) -> dict[str, Any]:
+    """Return the streams of this node, and for other nodes the shards that the list is about."""
+    placement = engine.placement
+    before = {} if placement is None else placement.list_known()
     names = sorted(name for name in engine.rows if name > after and name not in engine.unavailable)
     page: list[Any] = []
     pauses = Pauses(engine.turnstile)
     for name in names[:limit]:
         if name in engine.rows:  # still
-            stream = await engine.find(name)
+            try:
+                stream = await engine.find(name)
+            except ElsewhereError:
+                continue
+            except Problem:
+                if placement is None or placement.is_current(name, before.get(placement.shard_of(name))):
+                    raise
+                continue
             await wait_while_changing(stream)
             page.append(to_plain(_summarise(stream)))
         await pauses.take()
     unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
     more = names[limit - 1] if len(names) > limit else None
-    return {"streams": page, "next": more, "unavailable": unavailable}
+    part: dict[str, Any] = {"streams": page, "next": more, "unavailable": unavailable}
+    if placement is not None:
+        now = placement.list_known()
+        part["shards"] = [shard for shard, epoch in before.items() if now.get(shard) == epoch]
+    return part
 
 
 def _summarise(stream: Stream) -> records.StreamSummary:

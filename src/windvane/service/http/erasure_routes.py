@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from windvane import records
+from windvane import service_records
 from windvane.service.http.routes import At, DecisionId, ReadyEngine, StreamName, make_router, respond
 from windvane.service.stream_erasure import erase_context
 
@@ -23,7 +23,7 @@ async def delete_stream(engine: ReadyEngine, stream: StreamName) -> Response:
     return Response(status_code=204)
 
 
-@streams.post("/{stream}/compact", response_model=records.Compaction)
+@streams.post("/{stream}/compact", response_model=service_records.Compaction)
 async def compact_stream(at: At) -> Response:
     """Remove the events that are older than the retention of the stream. What was learned from them stays.
 
@@ -32,7 +32,7 @@ async def compact_stream(at: At) -> Response:
     return respond(await at.engine.compactions.compact(at.stream))
 
 
-@decisions.delete("/{stream}/decisions/{decision}/context", response_model=records.ErasedContext)
+@decisions.delete("/{stream}/decisions/{decision}/context", response_model=service_records.ErasedContext)
 async def delete_context(at: At, decision: DecisionId) -> Response:
     """Erase the context and the vectors of a decision. What was learned from it stays.
 

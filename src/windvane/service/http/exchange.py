@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Scope, Send
 
+from windvane.errors import WindvaneError
 from windvane.service.http.metrics import Metrics
 from windvane.service.logs import RequestInfo, access_log, current_request, read_request_id
 
@@ -26,6 +27,10 @@ SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
+
+
+class AbortedTransferError(WindvaneError):
+    """A response has begun and cannot be completed. The connection is closed, so that the client notices."""
 
 
 class Exchange:

@@ -15,7 +15,8 @@ from fastapi.responses import StreamingResponse
 
 from windvane.records import to_datetime
 from windvane.service.engine import Engine
-from windvane.service.http.middleware import PARQUET, AbortedTransferError
+from windvane.service.http.exchange import AbortedTransferError
+from windvane.service.http.middleware import PARQUET
 from windvane.service.problems import Problem
 from windvane.service.store import (
     KINDS,

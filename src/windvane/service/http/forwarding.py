@@ -1,14 +1,17 @@
 """Forward requests to the node that owns their stream, once.
 
 A forwarded request keeps its token and its Idempotency-Key. A header with the secret that all nodes of a cluster share
-shows that it comes from another node; such a request is never forwarded again.
+shows that it comes from another node; such a request is never forwarded again. A node that leaves the cluster, because
+it is stopped or out of reach, is not waited for any longer: others serve its streams.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 from fastapi import Request, Response
@@ -18,8 +21,10 @@ from starlette.types import Scope
 
 from windvane.client.address import Address, Headers
 from windvane.client.address import Request as Outgoing
-from windvane.client.transport import FAILURES, AsyncNetwork, Reply, Transport, get_header
+from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, Reply, Transport, get_header
 from windvane.service.cluster.placement import ElsewhereError
+from windvane.service.cluster.shard_map import ShardMap
+from windvane.service.http.exchange import AbortedTransferError
 from windvane.service.logs import current_request
 from windvane.service.problems import Problem
 
@@ -27,7 +32,8 @@ FORWARDED = b"x-windvane-forwarded"
 OWNER = "x-windvane-owner"  # in answers that were forwarded: the address of the node that owns the stream
 BODY = "windvane.body"  # in the scope: the body of the request
 IS_FORWARDED = "windvane.is_forwarded"  # in the scope: whether another node sent the request
-SECONDS = 30.0  # that another node may take for the next part of an answer
+CONNECT_SECONDS = 5.0
+SECONDS = 600.0  # that a node of the cluster may take for the next part of an answer: a refit takes long
 SHORT = 1 << 16  # bytes of an answer that is read before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -37,11 +43,17 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 
 class Forwarder:
-    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret."""
+    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
+
+    ``outcomes`` counts them by the name of the node and the outcome:
+    "answered", "unavailable" (status 503) or "no-answer".
+    """
 
     def __init__(self, secret: Callable[[], str]) -> None:
         self._secret = secret
-        self._transports: dict[str, Transport] = {}
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self._transports: dict[str, tuple[Address, Transport]] = {}
+        self._waiting: dict[str, set[asyncio.Timeout]] = {}  # by instance of the node that is waited for
 
     def is_from_node(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether another node sent a request."""
@@ -55,41 +67,78 @@ class Forwarder:
         if scope.get(IS_FORWARDED):
             raise Problem("unavailable", "the stream has just moved to another node; try again")
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        reply = await self._send(owner, request.method, target, scope)
-        headers = [(name, value) for name, value in reply.headers if name.lower() not in NOT_RETURNED]
-        length = get_header(reply.headers, b"content-length")
-        response: Response
-        if length is not None and int(length) <= SHORT:
-            response = Response(await self._read(owner, reply), reply.status)
-        else:
-            response = StreamingResponse(_pass_on(reply), reply.status)
+        with self._translate(owner):
+            async with self._wait_for(owner):
+                reply = await self._send(owner, request.method, target, scope)
+            headers = [(name, value) for name, value in reply.headers if name.lower() not in NOT_RETURNED]
+            length = get_header(reply.headers, b"content-length")
+            response: Response
+            if length is not None and int(length) <= SHORT:
+                response = Response(await self._read(owner, reply), reply.status)
+            else:
+                response = StreamingResponse(self._pass_on_or_abort(owner, reply), reply.status)
         response.raw_headers = [*headers, (OWNER.encode(), owner.url.encode())]
         return response
 
-    async def ask(self, owner: ElsewhereError, target: str, scope: Scope) -> Any:
+    async def ask(self, owner: ElsewhereError, target: str, scope: Scope, seconds: float) -> Any:
         """Return the JSON answer of a node to a request to read, with the rights of the request in ``scope``."""
-        reply = await self._send(owner, "GET", target.encode(), scope)
-        body = await self._read(owner, reply)
+        with self._translate(owner):
+            async with asyncio.timeout(seconds), self._wait_for(owner):
+                reply = await self._send(owner, "GET", target.encode(), scope)
+                body = await self._read(owner, reply)
         if reply.status != 200:
             raise Problem("unavailable", f"node {owner.node!r} answers {reply.status}")
         return from_json(body)
 
+    def note_map(self, shard_map: ShardMap) -> None:
+        """Wait no longer for nodes that have left the cluster."""
+        for instance in self._waiting.keys() - {node.instance for node in shard_map.nodes}:
+            for limit in self._waiting[instance]:
+                limit.reschedule(0.0)
+
     async def close(self) -> None:
         """Close the connections."""
-        for transport in self._transports.values():
+        for _, transport in self._transports.values():
             await transport.close()
 
-    async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
-        transport = self._transports.get(owner.url)
-        if transport is None:
-            transport = self._transports[owner.url] = Transport(Address(owner.url, {}, SECONDS), AsyncNetwork())
-        body = b"" if method == "GET" else scope.get(BODY, b"")
+    @contextlib.asynccontextmanager
+    async def _wait_for(self, owner: ElsewhereError) -> AsyncIterator[None]:
+        """Raise TimeoutError in the body once the node has left the cluster."""
+        waiting = self._waiting.setdefault(owner.instance, set())
         try:
-            return await transport.open(
-                Outgoing(method.encode(), target, self._build_headers(owner, scope, body), body)
-            )
-        except FAILURES:
-            raise _does_not_answer(owner) from None
+            async with asyncio.timeout(None) as limit:
+                waiting.add(limit)
+                try:
+                    yield
+                finally:
+                    waiting.discard(limit)
+        finally:
+            if not waiting:
+                self._waiting.pop(owner.instance, None)
+
+    @contextlib.contextmanager
+    def _translate(self, owner: ElsewhereError) -> Iterator[None]:
+        try:
+            yield
+        except UNSENT:
+            self.outcomes[owner.node, "no-answer"] += 1
+            detail = f"node {owner.node!r}, which serves this stream, cannot be reached; try again"
+            raise Problem("unavailable", detail) from None
+        except (*FAILURES, TimeoutError):
+            self.outcomes[owner.node, "no-answer"] += 1
+            detail = f"node {owner.node!r} did not answer, and may have executed the request; retry with the same key"
+            raise Problem("no-answer", detail) from None
+
+    async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
+        if owner.url not in self._transports:
+            where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            self._transports[owner.url] = where, Transport(where, AsyncNetwork())
+        address, transport = self._transports[owner.url]
+        body = b"" if method == "GET" else scope.get(BODY, b"")
+        headers = self._build_headers(owner, scope, body)
+        reply = await transport.open(Outgoing(method.encode(), address.prefix.encode() + target, headers, body))
+        self.outcomes[owner.node, "unavailable" if reply.status == 503 else "answered"] += 1
+        return reply
 
     def _build_headers(self, owner: ElsewhereError, scope: Scope, body: bytes) -> Headers:
         own: Headers = [(b"host", owner.url.partition("://")[2].partition("/")[0].encode())]
@@ -101,18 +150,24 @@ class Forwarder:
         return own + [(name, value) for name, value in scope["headers"] if name not in NOT_SENT]
 
     async def _read(self, owner: ElsewhereError, reply: Reply) -> bytes:
+        """Return the whole body of an answer."""
+        return b"".join([part async for part in self._pass_on(owner, reply)])
+
+    async def _pass_on_or_abort(self, owner: ElsewhereError, reply: Reply) -> AsyncGenerator[bytes]:
+        """Yield the parts of an answer; if the other node ends it early, the transfer is aborted here too."""
         try:
-            return b"".join([part async for part in reply.parts])
-        except FAILURES:
-            raise _does_not_answer(owner) from None
+            async with contextlib.aclosing(self._pass_on(owner, reply)) as parts:
+                async for part in parts:
+                    yield part
+        except (*FAILURES, TimeoutError) as error:
+            raise AbortedTransferError(f"node {owner.node!r} did not complete it ({type(error).__name__})") from None
 
-
-async def _pass_on(reply: Reply) -> AsyncIterator[bytes]:
-    """Yield a long answer; if the other node ends it early, the transfer is aborted here too."""
-    async with aclosing(reply.parts) as parts:  # type: ignore[type-var]
-        async for part in parts:
-            yield part
-
-
-def _does_not_answer(owner: ElsewhereError) -> Problem:
-    return Problem("unavailable", f"node {owner.node!r}, which serves this stream, does not answer; try again")
+    async def _pass_on(self, owner: ElsewhereError, reply: Reply) -> AsyncGenerator[bytes]:
+        """Yield the parts of an answer, unless the other node leaves the cluster meanwhile."""
+        async with contextlib.aclosing(reply.parts) as parts:  # type: ignore[type-var]
+            while True:
+                async with self._wait_for(owner):
+                    part = await anext(parts, None)
+                if part is None:
+                    return
+                yield part

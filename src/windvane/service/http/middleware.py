@@ -11,17 +11,17 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from windvane.errors import WindvaneError
 from windvane.records import to_json
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
-from windvane.service.http.exchange import Exchange
+from windvane.service.http.exchange import AbortedTransferError, Exchange
 from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
 
+METRICS = "/metrics"
 PUBLIC = ("/healthz", "/readyz")  # answered without a token
 FILES = ("/", "/docs", "/openapi.json")  # contain no data; the page requests data with the user's token
 FOLDERS = ("/page/", "/docs/")  # of such files
@@ -33,10 +33,6 @@ PARQUET = "application/vnd.apache.parquet"
 SEE_LOG = "the request failed; the server's log says why"
 
 log = logging.getLogger("windvane.service")
-
-
-class AbortedTransferError(WindvaneError):
-    """A response has begun and cannot be completed. The connection is closed, so that the client notices."""
 
 
 def respond(problem: Problem) -> Response:
@@ -118,7 +114,8 @@ class ServiceMiddleware:
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
         if scope["path"] not in PUBLIC:
-            await self._access.refresh()
+            # Metrics say why the store cannot be read, so they must not depend on it.
+            await self._access.refresh(may_fail=scope["path"] == METRICS)
         self._check(scope, exchange)
         if self._load.is_crowded(scope):
             await self.engine.turnstile.wait()

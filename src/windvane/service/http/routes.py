@@ -18,7 +18,7 @@ from pydantic import GetPydanticSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
-from windvane import records
+from windvane import records, service_records
 from windvane.agent.times import read_clock
 from windvane.cluster_map import ClusterInfo
 from windvane.records import KEY, to_json
@@ -143,13 +143,13 @@ def respond_done(done: Done, **headers: str) -> Response:
     return Response(done.body, done.status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=records.Health)
+@service.get("/healthz", response_model=service_records.Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=records.Health)
+@service.get("/readyz", response_model=service_records.Health)
 async def get_readiness(request: Request) -> Response:
     """Readiness probe: 503 with a ``cause`` while the service starts, recovers, cannot use its disk, or stops."""
     failure = request.app.state.engine.not_ready
@@ -158,21 +158,27 @@ async def get_readiness(request: Request) -> Response:
     placement = request.app.state.engine.placement
     if placement is None:
         return respond({"status": "ready"})
-    return respond(records.Health(status="ready", node=placement.node.name, shards=sorted(placement.epochs)))
+    return respond(service_records.Health(status="ready", node=placement.node.name, shards=sorted(placement.epochs)))
 
 
 @service.get("/v1/cluster", response_model=ClusterInfo)
-async def get_cluster(request: Request) -> Response:
+async def get_cluster(
+    request: Request,
+    streams: Annotated[bool, Query(description="Whether to count the streams of every node.")] = False,
+) -> Response:
     """Return the nodes of the cluster and the shards that each owns; a stream belongs to the shard given by the first 8
     bytes of the SHA-256 of its name, as a big-endian integer, modulo the number of shards."""
-    return respond(cluster.describe_cluster(request.app.state.engine))
+    engine = request.app.state.engine
+    info = cluster.describe_cluster(engine)
+    return respond(await cluster.count_streams(engine, info) if streams else info)
 
 
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
     state = request.app.state
-    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await state.metrics.to_text(state.engine, state.forwarder)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
@@ -197,7 +203,7 @@ async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.
     return respond(await engine.views.read_info(found), 201 if is_new else 200, **headers)
 
 
-@streams.get("", response_model=records.StreamPage)
+@streams.get("", response_model=service_records.StreamPage)
 async def list_streams(request: Request, engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, including archived ones and those that could not be recovered."""
     return respond(await cluster.list_streams(request, engine, limit, after))
@@ -319,7 +325,7 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=records.PendingPage)
+@decisions.get("/{stream}/pending", response_model=service_records.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
     """List the pending decisions, oldest first. ``after``: the ``next`` of the previous page."""
     await wait_while_changing(at.stream)
@@ -389,7 +395,7 @@ async def add_reward(
     )
 
 
-@outcomes.post("/{stream}/decisions/batch", response_model=records.BatchResults)
+@outcomes.post("/{stream}/decisions/batch", response_model=service_records.BatchResults)
 async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has its own status and may have a key."""
 
@@ -400,7 +406,7 @@ async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
     return await _run_batch(at, decide, body.decisions, "decisions", "decision")
 
 
-@outcomes.post("/{stream}/rewards/batch", response_model=records.BatchResults)
+@outcomes.post("/{stream}/rewards/batch", response_model=service_records.BatchResults)
 async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has its own status."""
 
@@ -410,7 +416,7 @@ async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
     return await _run_batch(at, set_reward, body.rewards, "rewards", "receipt")
 
 
-@outcomes.post("/{stream}/history", response_model=records.LearnedRows)
+@outcomes.post("/{stream}/history", response_model=service_records.LearnedRows)
 async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
     """Learn past decisions in bulk, all rows or none."""
     return respond_done(await bulk_history.learn_history(at.engine, at.stream, body, idempotency_key))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -55,3 +60,16 @@ def test_a_standby_follows_and_is_promoted(cluster: Cluster, database: str) -> N
         assert (count(standby, database), count(cluster, database)) == (2, 1)
     finally:
         standby.remove()
+
+
+def test_a_server_ends_with_its_process() -> None:
+    """Also if that is killed, as by the time limit of a run."""
+    code = "from support.postgres import Cluster; cluster = Cluster(); print(cluster.folder, flush=True); input()"
+    line, path = [sys.executable, "-c", code], os.pathsep.join(sys.path)
+    environment = os.environ | {"PYTHONPATH": path}
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert (folder / "data" / "postmaster.pid").exists()
+        process.kill()
+    until(lambda: not folder.exists())

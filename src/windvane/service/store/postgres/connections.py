@@ -130,6 +130,26 @@ def _describe(parameters: dict[str, str]) -> str:
     return f"postgresql://{quote(user)}@{address}/{database}"
 
 
+@contextlib.contextmanager
+def check_replication(connection: Connection) -> Iterator[Connection]:
+    """Yield ``connection``; raise :class:`DatabaseError` if a commit does not wait for the standby to the end.
+
+    PostgreSQL reports success, with a warning, if the wait is cancelled (``pg_cancel_backend``).
+    """
+    warnings: list[str | None] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        warnings.append(notice.source_file)
+
+    connection.add_notice_handler(note)
+    try:
+        yield connection
+    finally:
+        connection.remove_notice_handler(note)
+    if "syncrep.c" in warnings:  # messages are translated, the names of source files are not
+        raise DatabaseError("the wait for the standby was cancelled: it may not have what was committed")
+
+
 def is_usable(connection: Connection) -> bool:
     """Whether a connection that waits for nothing is open, as far as this machine knows; nothing is sent."""
     if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:

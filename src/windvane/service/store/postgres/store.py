@@ -18,7 +18,7 @@ import psycopg
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
-from windvane.service.store.postgres.connections import Address, Connection, is_usable
+from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
 from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
@@ -175,6 +175,10 @@ class PostgresStore(Lookups):
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 
+    def count_streams(self) -> dict[int, int]:
+        """Return the number of streams by shard; a shard without streams is missing."""
+        return dict(self.query("SELECT shard, count(*) FROM streams GROUP BY shard"))
+
     def measure(self) -> dict[str, float]:
         """Return the size of all tables with their indexes, in bytes."""
         ((size,),) = self.query(
@@ -185,9 +189,12 @@ class PostgresStore(Lookups):
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """Change streams, settings or tokens: all of the changes, or none; inside :meth:`hold`, as a part of it."""
-        own = self._held
-        with self.pool.borrow() if own is None else contextlib.nullcontext(own) as connection, connection.transaction():
-            yield connection
+        if self._held is not None:
+            with self._held.transaction():
+                yield self._held
+        else:
+            with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
+                yield connection
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -226,8 +233,8 @@ class PostgresStore(Lookups):
         """
         with self._writing:
             try:
-                with self.address.translate_errors():
-                    write_batch(self._connect_writer(), events, snapshots, [*erasures], epochs)
+                with self.address.translate_errors(), check_replication(self._connect_writer()) as connection:
+                    write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
             except BaseException:

@@ -52,6 +52,12 @@ def continue_removal(connection: sqlite3.Connection) -> bool:
     return True
 
 
+def list_copies(path: Path) -> list[str]:
+    """Return the names of old files of the store that are kept: nothing is erased in them."""
+    kinds = tuple(f"{path.name}.{kind}-" for kind in ("damaged", "format", "replaced"))
+    return sorted(file.name for file in path.parent.iterdir() if file.name.startswith(kinds))
+
+
 def empty_log(path: Path) -> bool:
     """Copy the write-ahead log into the file, and cut it to nothing; return False if a reader or a writer is in the
     way. Does not wait for them."""

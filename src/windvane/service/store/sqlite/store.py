@@ -32,7 +32,7 @@ from windvane.service.store.records import (
     seal_row,
 )
 from windvane.service.store.sqlite.database import insert_row, read_meta, write_row
-from windvane.service.store.sqlite.erasure import begin_removal, continue_removal, empty_log, erase
+from windvane.service.store.sqlite.erasure import begin_removal, continue_removal, empty_log, erase, list_copies
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
 from windvane.service.store.sqlite.stream_rows import (
@@ -102,7 +102,11 @@ class SqliteStore(StoreFile):
         """Purge after a commit, which an error must not make appear to have failed."""
         try:
             self.purge()
-        except STORE_ERRORS as error:
+            copies = list_copies(self.path)
+            if copies and copies != self._reported_copies:
+                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
+            self._reported_copies = copies
+        except (OSError, *STORE_ERRORS) as error:
             log.warning("%s: erased data cannot be purged now (%s); it is tried again", self.path, error)
 
     def _continue_removal(self) -> bool:

@@ -104,6 +104,7 @@ class StoreFile:
         self._local, self._generation = threading.local(), 0  # how often the file was replaced
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
         self._writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
+        self._reported_copies: list[str] = []  # old files in which nothing is erased
         self._has_erased = not shared  # something may have been erased that the write-ahead log still has
         self._lock: filelock.BaseFileLock | None = None if shared else lock_store(self.path)
         try:
