@@ -30,7 +30,7 @@ def list_commands() -> dict[str, Any]:
 PANELS = {
     "Experiments": ["new", "spec", "simulate", "report", "compare", "export", "tune", "bound"],
     "Benchmarks and studies": ["reproduce", "benchmark", "study", "policies"],
-    "Live": ["serve", "demo", "token", "verify", "backup", "restore"],
+    "Live": ["serve", "demo", "token", "streams", "verify", "backup", "restore"],
     "Logs": ["check", "drift", "replay"],
     "Installation": ["doctor", "compile"],
 }

@@ -16,6 +16,7 @@ host = "127.0.0.9"
 port = 1111
 rate = 5.5
 body-limit = 2048
+max-streams = 77
 drain = 3
 log-format = "json"
 log-level = "error"
@@ -47,7 +48,7 @@ def test_the_command_line_comes_before_the_environment_and_this_before_the_file(
     assert run_command("serve", "--port", "3333").returncode == 0
     del settings["started"]
     assert settings == {
-        "store": "file.db", "host": "127.0.0.9", "port": 3333, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
+        "store": "file.db", "host": "127.0.0.9", "port": 3333, "rate": 5.5, "most_bytes": 2048, "most_streams": 77, "drain": 3.0,
         "log_requests": True, "log": ("json", "debug"),
     }  # fmt: skip
 
@@ -59,7 +60,7 @@ def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pyte
     assert run_command("serve").returncode == 0
     del settings["started"]
     assert settings == {
-        "store": "file.db", "host": "127.0.0.9", "port": 1111, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
+        "store": "file.db", "host": "127.0.0.9", "port": 1111, "rate": 5.5, "most_bytes": 2048, "most_streams": 77, "drain": 3.0,
         "log_requests": True, "log": ("json", "error"),
     }  # fmt: skip
 

@@ -22,11 +22,11 @@ class Disk:
         self.go, self.error = threading.Event(), cast("OSError | None", None)
         self.go.set()
 
-    def append(self, events: list[Any], snapshots: list[Any], *_: Any) -> None:
+    def append(self, events: list[Any], snapshots: list[Any], erasures: list[Any], epochs: dict[int, int]) -> None:
         assert self.go.wait(30)
         if self.error is not None:
             raise self.error
-        self.commits.append([*events, *snapshots])
+        self.commits.append([*events, *snapshots, *erasures])
 
 
 class Named(str):

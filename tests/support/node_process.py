@@ -35,6 +35,7 @@ FIND_STALE = """
 SELECT n, shard, epoch FROM (SELECT *, max(epoch) OVER (PARTITION BY shard ORDER BY n) AS newest FROM writes) AS w
 WHERE epoch < newest
 """
+FIND_SHARED = "SELECT shard, epoch FROM writes GROUP BY shard, epoch HAVING count(DISTINCT node) > 1"  # by two nodes
 IDLE_MILLISECONDS = 100  # instead of two seconds: how long a stopped process may keep its locks
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from support.server import until
 from windvane.service.cluster.keeper import Keeper
 from windvane.service.cluster.shard_map import Node
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.schema import FORMAT, create_schema
+from windvane.service.store.postgres.schema import create_schema
 from windvane.service.store.records import StoreError
 
 COUNT = 64
@@ -99,8 +100,6 @@ class Peer:
             threading.Thread(target=self.release, args=(shards,), daemon=True).start()
 
     def release(self, shards: frozenset[int]) -> None:
-        for shard in shards:
-            self.owned.pop(shard, None)
         with contextlib.suppress(Exception):
             self.keeper.release(shards)
 
@@ -146,6 +145,17 @@ class Peers:
             return counts if is_done else []
 
         return until(read, seconds)
+
+    def is_sound(self, connection: Connection) -> bool:
+        """Whether every shard has an owner, which knows its epoch and was told, and nobody else believes to own it."""
+        rows = connection.execute("SELECT shard, epoch, node FROM shards").fetchall()
+        live = [peer for peer in self.all if peer.keeper.is_running]
+        held = {
+            (shard, epoch, peer.keeper.node.instance) for peer in live for shard, epoch in peer.keeper.epochs.items()
+        }
+        told = {(shard, epoch, peer.keeper.node.instance) for peer in live for shard, epoch in peer.owned.items()}
+        count = self.all[0].count
+        return held == told == {row for row in rows if 0 <= row[0] < count} and len(held) == count
 
     def close(self) -> None:
         for peer in self.all:

@@ -45,6 +45,10 @@ CHANGES: list[tuple[str, str, Any]] = [  # a request of every kind that changes 
     ("POST", "/rewards/batch", {"rewards": [{"decision": "x", "value": 1.0}]}),
     ("POST", "/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]], "weights": [1]}),
     ("POST", "/archive", {}),
+    ("POST", "/unarchive", {}),
+    ("POST", "/compact", {}),
+    ("DELETE", "/decisions/x/context", {}),
+    ("DELETE", "", {}),
 ]
 SOURCE = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 T = TypeVar("T")

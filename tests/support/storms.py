@@ -11,8 +11,9 @@ from typing import Any
 
 import psycopg
 
-from support.node_process import FIND_STALE, TABLE, WRITE
+from support.node_process import FIND_SHARED, FIND_STALE, TABLE, WRITE
 from support.peers import Peer, Peers, fence
+from support.server import until
 from windvane.service.cluster.membership import CHANNEL
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.records import DatabaseError
@@ -87,7 +88,9 @@ class Storm:
         for thread in self._threads:
             thread.join()
         with self._connect() as connection:
+            until(lambda: peers.is_sound(connection))
             self.violations += [f"stale: {row}" for row in connection.execute(FIND_STALE)]
+            self.violations += [f"by two nodes: {row}" for row in connection.execute(FIND_SHARED)]
 
     def _connect(self) -> closing[Connection]:
         return closing(Address(self._peers.url).connect(idle_in_transaction_session_timeout=200))

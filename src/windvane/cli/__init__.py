@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ EXTRA_MODULES = {
     "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
     "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
+_PASSWORD = re.compile(r"(postgres[\w+]*:/*[^\s:@/]*:(?=\S*@)|password=)[^\s@&]*(?:\S*(?=@))?", re.IGNORECASE)
+"""A password in the address of a database: typer shows arguments that it does not expect."""
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
 
@@ -126,6 +129,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _fail(message: str, code: int, what: str = "error: ") -> int:
+    message = _PASSWORD.sub(r"\1...", message)
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.split()))
     print(f"windvane: {what}{line}", file=sys.stderr)
     return code

@@ -57,7 +57,8 @@ COMMANDS = {
         "demo.demo", LIVE, "service", "Show the live service with a simulated audience.", "the demo's data was removed"
     ),
     "token": Command("tokens.token", LIVE, "service", "Add, list and remove tokens."),
-    "streams": Command("streams.streams", LIVE, "service", "List, compact, archive and delete streams.", REPEAT),
+    "streams": Command("streams.streams", LIVE, "service", "List, change, copy and move streams.", REPEAT),
+    "store": Command("store_creation.store", LIVE, "postgres", "Create a store in PostgreSQL."),
     "verify": Command("stores.verify", LIVE, "service", "Check a store against a replay of its log."),
     "backup": Command("stores.backup", LIVE, "service", "Copy a store, even while a server uses it."),
     "restore": Command("stores.restore", LIVE, "service", "Install a backup as the store."),

@@ -114,17 +114,19 @@ WithDiagnostics = Annotated[
 ]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the intervals.", min=0.0, max=1.0)]
 
-POSTGRES = ("postgresql://", "postgres://")
+_ADDRESS = re.compile(r"(postgres[\w+]*:).+", re.IGNORECASE | re.DOTALL)
 
 
 def hide_password(store: str) -> str:
-    """Remove a password in the address of a database from the title of the process, which every user can see."""
-    if store.startswith(POSTGRES) and "@" in store and importlib.util.find_spec("setproctitle") is not None:
+    """Remove addresses of databases, which may hold a password, from the title of the process: every user can see it.
+
+    Nothing of an address is left: where its password ends is not certain if it is not valid.
+    """
+    words = [_ADDRESS.sub(r"\1//...", word) for word in sys.orig_argv]
+    if words != sys.orig_argv and importlib.util.find_spec("setproctitle") is not None:
         import setproctitle
 
-        setproctitle.setproctitle(
-            " ".join(re.sub(r"(postgres(?:ql)?://)\S*@", r"\1...@", word) for word in sys.orig_argv)
-        )
+        setproctitle.setproctitle(" ".join(words))
     return store
 
 

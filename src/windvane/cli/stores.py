@@ -126,8 +126,12 @@ def restore(
 
 def _check_file(store: str) -> Path:
     """Return the path of a store in a file; a database has tools of its own for backups."""
-    from windvane.service.store import is_postgres, name_store
+    from windvane.service.store import StoreError, check_place, is_postgres, name_store
 
+    try:
+        check_place(store)
+    except StoreError as error:
+        raise InputError(str(error)) from None
     if is_postgres(store):
         hint = "back up a database with the tools of PostgreSQL: see docs/cluster.md"
         raise InputError(f"{name_store(store)}: --store must be a file; {hint}")

@@ -27,7 +27,7 @@ Target = Annotated[
     ),
 ]
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="The streams; default: all.", show_default=False)
+    list[str] | None, typer.Argument(metavar="NAME", help="The streams; default: all.", show_default=False)
 ]
 Tokens = Annotated[
     bool | None,

@@ -59,7 +59,7 @@ class Place:
         """Return the result of ``call`` to a service, or of ``work`` on the store."""
         from windvane import Client
         from windvane.service.offline import run_offline
-        from windvane.service.store import StoreError
+        from windvane.service.store import StoreError, is_postgres
 
         with _name_errors():
             if self.url is not None:
@@ -68,7 +68,8 @@ class Place:
             try:
                 return run_offline(self.store, work)
             except StoreError as error:
-                hint = "; stop it, or give its address as --url" if error.code == "in_use" else ""
+                is_served = error.code == "in_use" and not is_postgres(self.store)
+                hint = "; stop it, or give its address as --url" if is_served else ""
                 raise InputError(f"{error}{hint}") from None
 
 
@@ -97,8 +98,9 @@ def list_streams(place: Place) -> Answer:
     """
     from windvane import Client
 
+    where = place.url
     if place.url is None:
-        streams, unavailable = _read_streams(place)
+        where, streams, unavailable = _read_streams(place)
     else:
         with _name_errors(), Client(place.url) as client:
             streams = [{name: getattr(stream, name) for name in LISTED} for stream in client.streams()]
@@ -112,11 +114,11 @@ def list_streams(place: Place) -> Answer:
     rows += [[name, f"not recovered: {reason}", "", "", ""] for name, reason in unavailable.items()]
     columns = ["stream", "state", "retention", "events", "removed"]
     document = {"streams": to_plain(streams), "unavailable": [{"name": n, "reason": r} for n, r in unavailable.items()]}
-    return Answer(document, [Table(columns, rows, f"Streams of {place.url or place.store}", left=3)])
+    return Answer(document, [Table(columns, rows, f"Streams of {where}", left=3)])
 
 
-def _read_streams(place: Place) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the streams of a store, and why others cannot be recovered."""
+def _read_streams(place: Place) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+    """Return the name of a store, its streams, and why others cannot be recovered."""
     from windvane.service.recovery import rebuild_stream
     from windvane.service.store import STORE_ERRORS
     from windvane.service.stream_state import ReplayError
@@ -126,12 +128,13 @@ def _read_streams(place: Place) -> tuple[list[dict[str, Any]], dict[str, str]]:
         try:
             for row in sorted(opened.read_streams(), key=lambda row: str(row.name)):
                 try:
-                    streams.append(rebuild_stream(row, opened).describe())
+                    with opened.read_transaction():  # a server may add events
+                        streams.append(rebuild_stream(row, opened).describe())
                 except ReplayError as error:
                     unavailable[str(row.name)] = str(error)
         except STORE_ERRORS as error:
-            raise InputError(f"{place.store}: cannot be read ({error})") from None
-    return streams, unavailable
+            raise InputError(f"{opened.name}: cannot be read ({error})") from None
+    return opened.name, streams, unavailable
 
 
 def compact(place: Place, name: OptionalName = None) -> Answer:

@@ -1,6 +1,7 @@
 """AsyncClient: a Python client of the decision service, with retries that never count anything twice.
 
-Every method is written here, once, as a coroutine. ``blocking.py`` runs the same coroutines for blocking code.
+Every method is written once, as a coroutine, here or in ``stream_calls.py``. ``blocking.py`` runs the same coroutines
+for blocking code.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from support.peers import COUNT, Peer, Peers, fence, settle
 from support.postgres import Cluster
 from support.server import until
 from windvane.service.cluster.clocks import read_clock
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address
-from windvane.service.store.postgres.schema import FORMAT, create_schema
+from windvane.service.store.postgres.schema import create_schema
 from windvane.service.store.records import DatabaseError, StoreError
 
 SLOW = {"lease": 5.0, "tick": 0.1}  # for tests in which no lease may run out by accident
@@ -31,7 +32,6 @@ def test_nodes_share_the_shards_and_leave_it_at_that(peers: Peers) -> None:
     assert [len(peer.log) for peer in peers.all] == lengths  # nothing moves
     for peer in peers.all:
         assert all(len(shards) <= 8 for shards in peer.read_log("excess"))
-        assert peer.read_log("lost") == []
         assert {shard: peer.keeper.owns(shard) for shard in peer.owned} == peer.owned == peer.keeper.epochs
         assert peer.keeper.problem is None
     assert peers.all[0].keeper.map == peers.all[3].keeper.map
@@ -74,6 +74,19 @@ def test_shards_are_proposed_once_and_kept_until_they_are_released(peers: Peers)
 
 
 # --- an owner is gone ------------------------------------------------------------------------------------------------
+
+
+def test_a_node_withdraws_and_still_reads_the_map(peers: Peers) -> None:
+    first, second = peers.start("a", "b", **SLOW)
+    first.keeper.withdraw()
+    until(lambda: second.count_owned() == COUNT)
+    assert first.read_log("lost")[-1] <= first.read_log("excess")[-1]
+    until(lambda: [node.name for node in first.keeper.map.nodes] == ["b"])
+    until(lambda: len(first.keeper.map.owners) == COUNT)
+    assert first.keeper.is_running
+    peers.add("c", **SLOW).start()
+    until(lambda: [node.name for node in first.keeper.map.nodes] == ["b", "c"])
+    assert first.count_owned() == 0
 
 
 @pytest.mark.parametrize("releases", [True, False])
@@ -135,8 +148,7 @@ def test_shards_are_taken_again(peers: Peers) -> None:
     assert min(after.values()) > max(before.values())
     assert first.keeper.epochs == after
     settle(lambda: None, 0.3)
-    assert first.keeper.epochs == after  # also after the map was read
-    assert first.read_log("lost") == []
+    assert first.keeper.epochs == after == first.owned  # also after the map was read
 
 
 def test_to_take_again_waits_for_writes_and_renews_meanwhile(peers: Peers) -> None:
@@ -268,7 +280,7 @@ def test_a_node_whose_clock_is_set_wrong_gives_up_its_shards(peers: Peers) -> No
     offset[0] = -10.0
     until(lambda: right.count_owned() == COUNT)
     assert get_code(wrong) == "clock"
-    assert wrong.read_log("lost") == []  # it was asked to write snapshots
+    assert wrong.read_log("lost") == [*map(frozenset, wrong.read_log("excess"))]  # it was asked to write snapshots
     offset[0] = 0.0
     peers.wait_for_balance()
 

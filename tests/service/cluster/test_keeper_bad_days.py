@@ -188,15 +188,8 @@ def test_the_map_is_edited_by_hand(peers: Peers, edit: str) -> None:
         instances = {"a": first.keeper.node.instance, "b": second.keeper.node.instance}
         connection.execute(EDITS[edit].encode(), instances)
         connection.execute("SELECT pg_notify(%s, '')", (membership.CHANNEL,))
-
-        def is_sound() -> bool:
-            rows = connection.execute("SELECT shard, epoch, node FROM shards WHERE shard BETWEEN 0 AND 63").fetchall()
-            held = {shard: (epoch, peer) for peer in peers.all for shard, epoch in peer.keeper.epochs.items()}
-            names = {peer.keeper.node.instance: peer for peer in peers.all}
-            return len(rows) == COUNT and all((e, names.get(n)) == held.get(s) for s, e, n in rows)
-
-        until(lambda: is_sound() and peers.wait_for_balance())
-        until(lambda: all(peer.owned == peer.keeper.epochs for peer in peers.all))
+        until(lambda: peers.is_sound(connection))
+    peers.wait_for_balance()
     assert all(peer.keeper.problem is None for peer in peers.all)
 
 

@@ -27,8 +27,9 @@ from windvane.service.cluster.membership import (
     sweep,
     take,
 )
+from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.postgres.schema import FORMAT, write_meta
+from windvane.service.store.postgres.schema import write_meta
 from windvane.service.store.records import StoreError
 
 LEASE = 60.0

@@ -196,12 +196,14 @@ def test_impossible_leases_are_ended(connection: Connection, until: str, removed
 
 
 def test_free_shards_are_taken_once(connection: Connection) -> None:
+    free = read_map(connection, COUNT).map.holdings
     first, second = take(connection, COUNT, "a", 5), take(connection, COUNT, "b", 5)
     assert (len(first), len(second)) == (5, 3)
     assert not first.keys() & second.keys()
     assert take(connection, COUNT, "a", 5) == {}
     epochs = [*first.values(), *second.values()]
     assert len({*epochs}) == 8
+    assert all(epoch > free[shard].epoch for shard, epoch in {**first, **second}.items())
     assert take(connection, COUNT, "a", 0) == {}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.node_process import FIND_STALE, TABLE
+from support.node_process import FIND_SHARED, FIND_STALE, TABLE
 from support.server import SOURCE
 from windvane.service.store.postgres.connections import Connection
 
@@ -87,7 +87,7 @@ def repeat(processes: list[NodeProcess], connection: Connection, times: int) -> 
         outcomes += stop_and_continue(processes, connection, draw)
         assert {*outcomes} <= {"fenced", "failed"}
     assert {*outcomes} == {"fenced", "failed"}
-    assert connection.execute(FIND_STALE).fetchall() == []
+    assert connection.execute(FIND_STALE).fetchall() == connection.execute(FIND_SHARED).fetchall() == []
     (count,) = connection.execute("SELECT count(*) FROM writes").fetchone() or (0,)
     assert count == len(outcomes)  # of the survivors
 

@@ -90,7 +90,7 @@ def test_wrong_settings_are_refused(service: Local) -> None:
 
 def test_every_argument_of_an_agent_can_be_set(service: Local) -> None:
     """What is omitted is left to the library's defaults, but streams do not explore in the same rounds."""
-    assert set(NewStream.model_fields) - {"name", "title"} == set(inspect.signature(Agent).parameters)
+    assert set(NewStream.model_fields) - {"name", "title", "retention"} == set(inspect.signature(Agent).parameters)
     assert service.create("plain")["settings"] == Agent(dim=2).settings
     seeds = {service.post("/v1/streams", {"name": f"s{i}", "dim": 2}).json()["settings"]["seed"] for i in range(3)}
     assert len(seeds) == 3
@@ -131,7 +131,7 @@ def test_unknown_streams_paths_and_methods(service: Local) -> None:
             assert read_problem(answer, 404)["code"] == "unknown-stream"
     for path in ("/v2/streams", "/v1/streams/", "/v1/streams/shop/decide", "/page/none.js", "/page/../engine.py"):
         assert read_problem(service.get(path), 404)["code"] == "not-found"
-    for method, path in (("DELETE", "/v1/streams/shop"), ("GET", "/v1/streams/shop/decisions"), ("PUT", "/healthz")):
+    for method, path in (("DELETE", "/v1/streams"), ("GET", "/v1/streams/shop/decisions"), ("PUT", "/healthz")):
         answer = service.request(method, path)
         assert read_problem(answer, 405)["code"] == "method-not-allowed"
         assert answer.headers["allow"]
@@ -140,14 +140,14 @@ def test_unknown_streams_paths_and_methods(service: Local) -> None:
 def test_each_setting_can_be_changed(service: Local) -> None:
     service.create("shop")
     changes: list[dict[str, Any]] = [
-        {"title": "New"}, {"title": None}, {"reward_timeout": "1h"}, {"reward_timeout": 3}, {"default_reward": 0.5},
-        {"default_reward": None}, {"learn": "at_timeout"}, {"learn": None}, {"max_pending": 2}, {"epsilon": 1.0},
+        {"title": "New"}, {"title": None}, {"retention": "90d"}, {"retention": None}, {"reward_timeout": "1h"},
+        {"reward_timeout": 3}, {"default_reward": 0.5}, {"default_reward": None}, {"learn": "at_timeout"}, {"learn": None}, {"max_pending": 2}, {"epsilon": 1.0},
         {"reward_timeout": None, "title": "Both"}, {},
     ]  # fmt: skip
     for change in changes:
         info = service.configure("shop", **change)
         assert info == service.info()
-        assert {name: (info if name == "title" else info["settings"])[name] for name in change} == change
+        assert {name: (info if name in ("title", "retention") else info["settings"])[name] for name in change} == change
     assert [event["changes"] for event in service.events() if event["kind"] == "configured"] == changes[:-1]
     for _ in range(6):
         assert service.decide()["propensity"] == pytest.approx(1 / 3)

@@ -12,9 +12,10 @@ from typing import Any
 
 from windvane.errors import WindvaneError
 from windvane.service.cluster import membership
+from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.commands import Commands
-from windvane.service.cluster.member import Callbacks, Member
+from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection
@@ -45,7 +46,7 @@ class Keeper:
     on_taken
         Called with new epochs by shard.
     on_lost
-        Called with shards that the node no longer owns, except those that it released itself.
+        Called with shards that the node no longer owns.
     on_map
         Called with the :class:`ShardMap` when it has changed.
     on_excess
@@ -62,6 +63,10 @@ class Keeper:
     -----
     Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes
     do not depend on that: each transaction checks the epoch.
+
+    The callbacks tell every change of what the node owns, also those by :meth:`retake` and :meth:`release`, but not
+    those by :meth:`stop`. :meth:`owns` may know of a change before they are called: a stream that was built under
+    another epoch than that of :meth:`owns` must be built again.
     """
 
     def __init__(
@@ -165,30 +170,21 @@ class Keeper:
     def retake(self, seconds: float = COMMAND_SECONDS) -> dict[int, int]:
         """Take all shards of this node again, after a failure of unknown outcome; return the new epochs.
 
-        This waits for transactions that still write under the old epochs. ``on_taken`` is not called for the result.
-        ``on_lost`` is called for shards that are lost; since the two may cross, check the result with :meth:`owns`.
-        Raises :class:`DatabaseError` if it cannot be done in time. Then nothing is owned; shards come back by
-        ``on_taken``.
+        This waits for transactions that still write under the old epochs. Raises :class:`DatabaseError` if it cannot be
+        done in time. Then nothing is owned until ``on_taken`` says so.
         """
-        held: dict[int, int] = {}
-
-        def work(connection: Connection) -> dict[int, int]:
-            held.update(self._member.lease.clear())  # a repetition finds none
-            return self._member.retake(connection, held)
-
-        taken: dict[int, int] = self._commands.ask(work, seconds, self._session.wake)
+        taken: dict[int, int] = self._commands.ask(self._member.retake, seconds, self._session.wake)
         return taken
 
     def release(self, shards: Collection[int], seconds: float = COMMAND_SECONDS) -> set[int]:
         """Free shards of this node; return those that were owned and are free now.
 
-        Raises :class:`DatabaseError` if it cannot be done in time. Then they are not owned; some may come back by
-        ``on_taken``.
+        Raises :class:`DatabaseError` if it cannot be done in time. Then they are not owned until ``on_taken`` says so.
         """
         epochs: dict[int, int] = {}
 
         def work(connection: Connection) -> set[int]:
-            epochs.update(self._member.lease.drop(shards))  # a repetition finds none
+            epochs.update(self._member.drop(shards))  # a repetition finds none
             return self._member.release(connection, epochs)
 
         released: set[int] = self._commands.ask(work, seconds, self._session.wake)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
 from windvane.service.cluster import membership
+from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.lease import Lease
 from windvane.service.cluster.membership import Join, Reading
@@ -24,28 +24,6 @@ PROPOSE_AGAIN_SECONDS = 10.0
 # away, their leases have run out as well, and they need a moment to connect.
 GRACE = 1 / 2
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
-
-
-class Callbacks(NamedTuple):
-    """What is called when something has happened.
-
-    Attributes
-    ----------
-    on_taken
-        With new epochs by shard.
-    on_lost
-        With shards that the node no longer owns, except those that it released itself.
-    on_map
-        With the map, when it has changed.
-    on_excess
-        With shards that the node should give up: write snapshots, then release them. They are proposed again if that
-        takes longer than :data:`PROPOSE_AGAIN_SECONDS`.
-    """
-
-    on_taken: Callable[[Mapping[int, int]], object]
-    on_lost: Callable[[frozenset[int]], object]
-    on_map: Callable[[ShardMap], object]
-    on_excess: Callable[[frozenset[int]], object]
 
 
 class Member:
@@ -184,8 +162,14 @@ class Member:
     def _forget_membership(self) -> None:
         """Own nothing. The node may join again under a new instance."""
         self.is_member, self.node = False, self.node._replace(instance=secrets.token_hex(8))
-        if lost := frozenset(self.lease.clear()):
-            self._callbacks.on_lost(lost)
+        self.drop(self.lease.epochs)
+
+    def drop(self, shards: Collection[int]) -> dict[int, int]:
+        """Own these shards no longer; return the epochs of those that were owned."""
+        dropped = self.lease.drop(shards)
+        if dropped:
+            self._callbacks.on_lost(frozenset(dropped))
+        return dropped
 
     # --- the map -----------------------------------------------------------------------------------------------------
 
@@ -196,9 +180,7 @@ class Member:
             self._note_expulsion()
             return False
         lost = {shard for shard, epoch in self.lease.epochs.items() if holdings.get(shard) != (epoch, me)}
-        if lost:
-            self.lease.drop(lost)
-            self._callbacks.on_lost(frozenset(lost))
+        self.drop(lost)
         self._note_map(reading.map)
         return True
 
@@ -281,18 +263,15 @@ class Member:
 
     # --- on behalf of the service ------------------------------------------------------------------------------------
 
-    def retake(self, connection: Connection, held: Mapping[int, int]) -> dict[int, int]:
-        """Take all shards of this node again; return the new epochs. ``held``: what it owned before."""
-        self.lease.clear()
+    def retake(self, connection: Connection) -> dict[int, int]:
+        """Take all shards of this node again; return the new epochs."""
+        self.drop(self.lease.epochs)
         taken = membership.retake(connection, self._count, self.node.instance) if self.is_member else {}
-        self.lease.add(taken)
-        if lost := frozenset(held.keys() - taken.keys()):
-            self._callbacks.on_lost(lost)
+        self._own(taken)
         return taken
 
     def release(self, connection: Connection, epochs: Mapping[int, int]) -> set[int]:
-        """Free shards that were owned under these epochs; return those that became free."""
-        self.lease.drop(epochs)
+        """Free shards that were owned under these epochs, and have been dropped; return those that became free."""
         freed = membership.release(connection, self.node.instance, epochs)
         if (not self.clock.is_right or self.is_leaving) and not self.lease.epochs:
             self.leave(connection)

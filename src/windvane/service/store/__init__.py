@@ -10,6 +10,8 @@ from windvane.service.store.events import UNREADABLE as UNREADABLE
 from windvane.service.store.events import Event as Event
 from windvane.service.store.events import UnreadableEventError as UnreadableEventError
 from windvane.service.store.events import check_event as check_event
+from windvane.service.store.opening import check_place as check_place
+from windvane.service.store.opening import create_database_store as create_database_store
 from windvane.service.store.opening import is_postgres as is_postgres
 from windvane.service.store.opening import name_store as name_store
 from windvane.service.store.opening import open_store as open_store

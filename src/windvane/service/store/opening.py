@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,14 @@ from windvane.service.store.records import StoreError
 from windvane.service.store.sqlite.store import SqliteStore
 
 PREFIXES = ("postgresql://", "postgres://")  # of addresses of PostgreSQL; everything else is a path
+_SHOWN = re.compile(
+    r"(?:[^@/?]*@)?"  # user and password
+    r"((?:[^@/?:\[\]]|\[[^]]*\]|:\d*(?![^,/?]))*"  # hosts, with ports
+    r"(?:/[^@?]*)?)"  # the database
+    r"(?:\?[^@]*)?",
+    re.DOTALL,
+)
+_OTHER = re.compile(r"[a-z][a-z0-9+.-]*://|postgres(?:ql)?:|.*\bpassword=", re.IGNORECASE | re.DOTALL)
 
 
 def is_postgres(where: str | Path) -> bool:
@@ -22,7 +31,32 @@ def name_store(where: str | Path) -> str:
     if not is_postgres(where):
         return str(where)
     scheme, _, rest = str(where).partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    match = _SHOWN.fullmatch(rest)  # where the password ends is not certain if the address is not valid
+    return f"{scheme}://{'...' if match is None else match[1]}"
+
+
+def check_place(where: str | Path) -> None:
+    """Raise :class:`StoreError` if ``where`` is an address of another kind: it is no path, and may hold a password."""
+    if isinstance(where, str) and not is_postgres(where) and _OTHER.match(where):
+        scheme = re.match(r"[\w+.-]+(?=:)", where)
+        problem = "a store is the path of a file, or an address such as postgresql://user@host/database"
+        raise StoreError("store" if scheme is None else f"{scheme[0]}://...", "refused", problem)
+
+
+def create_database_store(url: str, service_role: str | None = None) -> str:
+    """Create the tables of a store in a database, or migrate them, as their owner; return the name of the store.
+
+    ``service_role``: a role that may then read and write rows, but not change or remove tables.
+    """
+    _check_installed()
+    from windvane.service.store.postgres.schema import create_schema
+
+    return create_schema(url, service_role)
+
+
+def _check_installed() -> None:
+    if find_spec("psycopg") is None:
+        raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
 
 
 def open_store(
@@ -43,10 +77,10 @@ def open_store(
     **options
         ``lazy`` and ``needs_standby``: see :class:`windvane.service.store.postgres.store.PostgresStore`.
     """
+    check_place(where)
     if not is_postgres(where):
         return SqliteStore(where, shared=shared, create=create, read_only=read_only)
-    if find_spec("psycopg") is None:
-        raise StoreError("PostgreSQL", "not_installed", "needs psycopg: pip install 'windvane[postgres]'")
+    _check_installed()
     from windvane.service.store.postgres.store import PostgresStore
 
     return PostgresStore(str(where), shared=shared, create=create, read_only=read_only, **options)

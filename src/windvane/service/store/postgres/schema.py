@@ -81,14 +81,22 @@ _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r
 # --- open and create -------------------------------------------------------------------------------------------------
 
 
-def create_schema(url: str, service_role: str | None = None) -> None:
-    """Create the tables of a store as their owner, unless they exist, and grant a role what the service needs."""
+def create_schema(url: str, service_role: str | None = None) -> str:
+    """Create the tables of a store as their owner, unless they exist, and grant a role what the service needs.
+
+    Returns the address without the password.
+    """
     address = Address(url)
     with contextlib.closing(connect_first(address)) as connection:
         open_tables(address, connection)
         if service_role is not None:
-            with name_problems(address):
-                grant_service_role(connection, service_role)
+            try:
+                with address.translate_errors():
+                    grant_service_role(connection, service_role)
+            except DatabaseError as error:
+                problem = f"the role {service_role!r} cannot be granted what the service needs ({error})"
+                raise StoreError(address.name, "refused", problem) from None
+    return address.name
 
 
 def connect_first(address: Address, **settings: str | int) -> Connection:
