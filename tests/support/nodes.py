@@ -283,8 +283,8 @@ class ServiceCluster:
 def apply_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Change this process as a test wants it; return the arguments of ``serve``.
 
-    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: what
-    this node claims to have. ``modules``: attributes to be set, by module. The rest are arguments of ``serve``.
+    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: those of
+    this node. ``modules``: attributes to be set, by module. The rest are arguments of ``serve``.
     """
     import windvane
     from windvane.service.cluster import keeper, placement
