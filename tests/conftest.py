@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from support.nodes import NodeForks
     from support.postgres import Cluster
 
 settings.register_profile(
@@ -70,6 +71,16 @@ def cluster() -> Iterator[Cluster]:
     running = Cluster()
     yield running
     running.remove()
+
+
+@pytest.fixture(scope="session")
+def node_forks() -> Iterator[NodeForks]:
+    """Where nodes come from that start at once; see :mod:`support.nodes`."""
+    from support.nodes import NodeForks
+
+    running = NodeForks()
+    yield running
+    running.close()
 
 
 @pytest.fixture

@@ -7,11 +7,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from support import backends
+from support.backends import Databases
+from support.postgres import Cluster
 from support.server import Local
 from test_docs import ROOT, read_rows
 from windvane.cli.app import build_app
@@ -23,10 +27,9 @@ NAME = r"\b(?:windvane|process)_[a-z_]+"
 SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_info")  # that a series has and its family has not
 
 
-@pytest.fixture(scope="module")
-def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of all series of a service with a stream that has learned something."""
-    service = Local(tmp_path_factory.mktemp("metrics") / "a.db")
+def read_names(path: Path) -> set[str]:
+    """Return the names of all series of a service with a stream that has learned something."""
+    service = Local(path)
     service.create("shop")
     for _ in range(3):
         service.reward(service.decide()["id"], 1.0)
@@ -36,11 +39,28 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return families | set(re.findall(rf"^({NAME})", text, re.M))
 
 
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[set[str]]:
+    """The names of all series of a service on a file, and of a node of a cluster."""
+    path = tmp_path_factory.mktemp("metrics") / "a.db"
+    on_file = read_names(path)
+    backends.current = Databases(cluster, "template1")
+    try:
+        of_node = read_names(path)
+        assert "windvane_disk_bytes" in on_file - of_node
+        assert "windvane_owned_shards" in of_node - on_file
+        yield on_file | of_node
+    finally:
+        backends.current.drop()
+        backends.current = None
+
+
 def test_alerts_are_about_metrics_that_exist(metrics: set[str]) -> None:
     """In all groups; every rule has what an alert needs."""
     rules = re.split(r"^ +- alert: ", RULES, flags=re.M)[1:]
     assert "- name: windvane-service" in RULES
-    assert len(rules) >= 13
+    assert "- name: windvane-cluster" in RULES
+    assert len(rules) >= 25
     for rule in rules:
         expression = re.search(r"^ +expr: (?:>\n)?((?:.|\n)*?)^ +(?:for|labels|annotations):", rule, re.M)
         assert expression is not None, rule
@@ -70,9 +90,10 @@ def test_metrics_in_the_docs_are_those_of_the_service(metrics: set[str]) -> None
     text = (DOCS / "operations.md").read_text(encoding="utf-8")
     listed = set(re.findall(NAME, text))
     assert listed - metrics == set()
-    source = (ROOT / "src" / "windvane" / "service" / "http" / "metrics.py").read_text(encoding="utf-8")
+    folder = ROOT / "src" / "windvane" / "service" / "http"
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("metrics.py", "cluster_metrics.py"))
     own = {name for name in re.findall(NAME, source) if name in {re.sub(r"_(total|info)$", "", n) for n in metrics}}
-    assert len(own) > 15
+    assert len(own) > 24
     families = {name.removesuffix(next((s for s in SUFFIXES if name.endswith(s)), "")) for name in listed} | listed
     assert own - families == set()
 
@@ -98,7 +119,7 @@ def test_options_in_the_docs_are_those_of_serve() -> None:
     assert set(re.findall(r"^(?:# )?([a-z-]+) = ", example, re.M)) == options.keys()
     uncommented = re.sub(r"^# (?=[a-z-]+ = )", "", example, flags=re.M)
     defaults = {name: value for name, value in tomllib.loads(uncommented).items() if f"# {name} = " in example}
-    assert {name: options[name].default for name in defaults} == defaults
+    assert {name: options[name].default or defaults[name] for name in defaults} == defaults  # None: an example
 
 
 def find_systemd_analyze() -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A node of a cluster, and the shards that it owns."""
+    """A node of a cluster, and the shards that it owns. ``streams``: their number, if it was asked for."""
 
     name: str
     url: str
     version: str
     shards: list[int]
+    streams: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,10 +200,10 @@ class FailingDisk:
         self._append, self.left = service.store.append, left
         monkeypatch.setattr(service.store, "append", self)
 
-    def __call__(self, events: Any, snapshots: Any = (), **more: Any) -> None:
+    def __call__(self, events: Any, *rest: Any, **more: Any) -> None:
         if self.left == 0 or 0 < self.left < len(events):
             raise sqlite3.OperationalError("database or disk is full")
-        self._append(events, snapshots)
+        self._append(events, *rest, **more)
         self.left -= len(events)
 
 

@@ -298,8 +298,9 @@ class ServiceCluster:
 def apply_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Change this process as a test wants it; return the arguments of ``serve``.
 
-    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: those of
-    this node. ``modules``: attributes to be set, by module. The rest are arguments of ``serve``.
+    ``lease``, ``tick``: seconds. ``clock``: seconds by which the wall clock is wrong. ``version``, ``format``: those
+    that this node claims to have. ``modules``: attributes to be set, by module. ``environment``: variables. The rest
+    are arguments of ``serve``.
     """
     import windvane
     from windvane.service.cluster import keeper, placement
@@ -312,6 +313,7 @@ def apply_settings(settings: dict[str, Any]) -> dict[str, Any]:
         seconds, nanoseconds = time.time, time.time_ns
         time.time = defaults["read_time"] = lambda: seconds() + shift
         time.time_ns = lambda: nanoseconds() + round(shift * 1e9)
+    os.environ.update(settings.pop("environment", {}))
     windvane.__version__ = settings.pop("version", windvane.__version__)
     placement.FORMAT = settings.pop("format", placement.FORMAT)
     for module, values in settings.pop("modules", {}).items():

@@ -98,6 +98,28 @@ def until(page: Any, script: str, *arguments: str) -> Any:
     pytest.fail(f"never became true: {script} {arguments}")
 
 
+CONTRAST = """(() => {
+    const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+    const luminance = (color) => color.slice(0, 3).map((v) => v / 255)
+        .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = (node) => {
+        for (; node; node = node.parentElement) {
+            const color = parse(getComputedStyle(node).backgroundColor);
+            if (color.length < 4 || color[3] > 0) return color;
+        }
+        return [255, 255, 255];
+    };
+    const texts = [...document.querySelectorAll('body *')].filter((node) => node.checkVisibility()
+        && [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()));
+    return texts.filter((node) => {
+        const [a, b] = [parse(getComputedStyle(node).color), ground(node)].map(luminance);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+    }).map((node) => node.outerHTML.slice(0, 80));
+})()"""
+"""Elements whose text is too pale for their background."""
+
+
 PLOT = """async (selector) => {
     const place = document.querySelector(selector);
     const { plot, spec, isStale } = (await import('/page/chart.js')).chartOf(place);

@@ -163,7 +163,8 @@ class Connection:
     def _choose_pause(self, error: ClientError, route: Route, start: float) -> float:
         """Return the seconds until the next attempt, or raise ``error`` with a summary of all attempts.
 
-        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline.
+        Pauses grow, and differ between clients that failed together. No attempt begins after the deadline, except the
+        one that replaces an attempt at a node which this client cannot use.
         """
         route.attempts += 1
         if route.leave_owner(error, _now()):

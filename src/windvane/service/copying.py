@@ -37,6 +37,7 @@ from windvane.service.verification import verify_stream
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are written at once, and the bytes of their requests and outcomes after which no more are."""
+QUIET_EVENTS = 10_000  # of the target that are verified without a look at the source: about two seconds
 SHOWN = 5  # names of streams in a message
 
 Progress = Callable[[str, int, int], None]
@@ -200,7 +201,13 @@ class _Transfer:
 
     def _verify(self, store: Store, row: StreamRow, step: str) -> int:
         """Return the number of events; raise if the stream is not sound."""
-        report = verify_stream(store, row, lambda name, done, total: self._progress(f"{step} {name}", done, total))
+
+        def note_progress(name: str, done: int, total: int) -> None:
+            self._progress(f"{step} {name}", done, total)
+            if done % QUIET_EVENTS == 0:
+                self._source.find_stream(name)  # a database ends a transaction in which nothing happens for long
+
+        report = verify_stream(store, row, note_progress)
         if report.problems:
             problem = f"the stream {row.name!r} is not sound ({report.problems[0].text}); run `windvane verify`"
             raise StoreError(store.name, "unsound", problem)

@@ -217,6 +217,7 @@ async def _learn_beside(
             problem.errors = []
         raise problem from None
     except UnreadableEventError as error:
+        engine.refuse_if_replaced(stream)  # its events may be gone because it was deleted
         raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     finally:
         stream.is_refitting = False

@@ -45,6 +45,8 @@ def _compare_numbers(first: Any, second: Any, scale: float = 0.0) -> int:
 
 def compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
     """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
+    if json.dumps(recorded) == json.dumps(replayed):  # nearly always, and faster
+        return EQUAL, ""
     values = {name: (recorded.get(name), replayed.get(name)) for name in sorted({*recorded, *replayed})}
     scores = [value for name in _SCORES for value in values.get(name, ()) if isinstance(value, float)]
     scale = max(map(abs, scores), default=0.0)

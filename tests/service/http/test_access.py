@@ -73,7 +73,14 @@ def test_who_may_do_what(service: Local) -> None:
         assert problem["code"] == "read-only-token"
     assert service.state() == before
     for method, path, body in WRITES:
-        assert service.request(method, path, json=body, headers=bearer(full)).status_code in (200, 201, 404, 422)
+        assert service.request(method, path, json=body, headers=bearer(full)).status_code in (
+            200,
+            201,
+            204,
+            404,
+            409,
+            422,
+        )
     for path in ("/healthz", "/readyz", *FILES):
         assert service.get(path).status_code == 200
 
@@ -102,6 +109,21 @@ def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: 
         patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
         assert service.get("/healthz").status_code == 200
+
+
+def test_metrics_of_a_store_that_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say what is wrong, to those who could read them before."""
+    secret = str(create_token(service.store, "prometheus", full=False))
+    assert service.get("/metrics", headers=bearer(secret)).status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        patch.setattr(service.store, "measure", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        read_problem(service.get("/v1/streams", headers=bearer(secret)), 503)
+        answer = service.get("/metrics", headers=bearer(secret))
+        assert (answer.status_code, "windvane_ready 1.0" in answer.text) == (200, True)
+        assert "windvane_store_bytes" not in answer.text
+        read_problem(service.get("/metrics"), 401)
+        read_problem(service.get("/metrics", headers=bearer("wv_x")), 401)
 
 
 def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:

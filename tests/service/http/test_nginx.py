@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,27 +14,12 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
+from support.nginx import create_certificate, find_ports, find_program, locate_site, run_nginx, write_site
 from support.server import ARMS, run_command, run_server, until
 from support.wire import AMBIGUOUS, read_statuses, send_bytes
 
 CONFIGURATION = Path(__file__).parents[3] / "docs" / "nginx.conf"
 NAME = "windvane.example.com"
-MAIN = """
-{user}
-worker_processes 1;
-daemon off;
-pid {folder}/nginx.pid;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    include {folder}/site.conf;
-}}
-"""
 
 
 class Site(NamedTuple):
@@ -76,66 +58,29 @@ class Site(NamedTuple):
         return "\r\n".join([f"{line} HTTP/1.1", *known, *headers, "", ""]).encode()
 
 
-def find_program(name: str) -> str:
-    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if path is None and os.environ.get("WINDVANE_REQUIRE_NGINX"):
-        pytest.fail(f"{name} is missing, and WINDVANE_REQUIRE_NGINX is set")
-    return path or pytest.skip(f"{name} is missing")
-
-
-def find_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in sockets]
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The documented configuration; only addresses, files and the length of time limits are replaced."""
-    nginx, openssl = find_program("nginx"), find_program("openssl")
+    find_program("nginx")
     folder = tmp_path_factory.mktemp("nginx")
-    line = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -keyout key.pem -out cert.pem"
-    about = ["-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1"]
-    subprocess.run([openssl, *line.split(), *about], cwd=folder, check=True, capture_output=True)
-    store = folder / "a.db"
+    certificate, store = create_certificate(folder, NAME), folder / "a.db"
     secret = run_command("token", "add", "shop", "--store", store).stdout.strip()
     https, http = find_ports(2)
     with run_server(store) as server:
-        text = CONFIGURATION.read_text()
-        for old, new in (
+        limits = [
             ("127.0.0.1:8000", server.address.removeprefix("http://")),
-            ("listen 80;", f"listen 127.0.0.1:{http};"),
-            ("listen 443 ", f"listen 127.0.0.1:{https} "),
-            ("/var/log/nginx/windvane.log", f"{folder}/access.log"),
-            ("/etc/ssl/certs/windvane.pem", f"{folder}/cert.pem"),
-            ("/etc/ssl/private/windvane.key", f"{folder}/key.pem"),
             ("client_header_timeout 10s", "client_header_timeout 2s"),
             ("client_body_timeout   10s", "client_body_timeout 2s"),
             ("send_timeout          30s", "send_timeout 1s"),
-        ):
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (folder / "site.conf").write_text(text)
-        (folder / "nginx.conf").write_text(MAIN.format(folder=folder, user="user root;" if os.geteuid() == 0 else ""))
-        line = [nginx, "-p", str(folder), "-c", f"{folder}/nginx.conf", "-e", f"{folder}/errors"]
-        with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
-            try:
-                tls = ssl.create_default_context(cafile=folder / "cert.pem")
-                site = Site(https, http, tls, secret, folder / "access.log")
-                until(lambda: process.poll() is not None or answers(https))
-                assert process.poll() is None, process.communicate()[1]
-                with site.client() as client:
-                    assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
-                yield site
-                with site.client() as client:  # nothing that was tried has archived it, or holds anybody up
-                    assert client.get("/v1/streams/shop").json()["archived"] is None
-            finally:
-                process.terminate()
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
+        ]
+        write_site(folder, CONFIGURATION, [*locate_site(folder, folder, https, http), *limits])
+        with run_nginx(folder, https):
+            site = Site(https, http, ssl.create_default_context(cafile=certificate), secret, folder / "access.log")
+            with site.client() as client:
+                assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
+            yield site
+            with site.client() as client:  # nothing that was tried has archived it, or holds anybody up
+                assert client.get("/v1/streams/shop").json()["archived"] is None
 
 
 def find_line(site: Site, request_id: str) -> str:

@@ -141,7 +141,8 @@ def test_each_setting_can_be_changed(service: Local) -> None:
     service.create("shop")
     changes: list[dict[str, Any]] = [
         {"title": "New"}, {"title": None}, {"retention": "90d"}, {"retention": None}, {"reward_timeout": "1h"},
-        {"reward_timeout": 3}, {"default_reward": 0.5}, {"default_reward": None}, {"learn": "at_timeout"}, {"learn": None}, {"max_pending": 2}, {"epsilon": 1.0},
+        {"reward_timeout": 3}, {"default_reward": 0.5}, {"default_reward": None}, {"learn": "at_timeout"},
+        {"learn": None}, {"max_pending": 2}, {"epsilon": 1.0},
         {"reward_timeout": None, "title": "Both"}, {},
     ]  # fmt: skip
     for change in changes:

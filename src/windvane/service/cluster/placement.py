@@ -64,6 +64,7 @@ class Placement:
         self.keeper: Keeper | None = None  # once the database was reached
         self._secret = ""
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
+        self.fenced = 0  # commits of which a part was refused, because another node had taken shards
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
@@ -184,6 +185,7 @@ class Placement:
         if over:
             if over.keys() - self._releasing:
                 log.warning("shards were taken by another node: %s", sorted(over))
+                self.fenced += 1
             self._fenced |= over
             self._drop(over)
 

@@ -86,9 +86,19 @@ class Access:
         self._read = -math.inf
         self._reading: asyncio.Task[None] | None = None
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, may_fail: bool = False) -> None:
         """Read the tokens, unless that was done less than :data:`RELOAD` seconds ago: in a thread, once for all
-        requests that come meanwhile."""
+        requests that come meanwhile.
+
+        ``may_fail``: if the store cannot be read, the tokens that were read last count.
+        """
+        try:
+            await self._refresh()
+        except Problem:
+            if not may_fail or self._read == -math.inf:
+                raise
+
+    async def _refresh(self) -> None:
         if time.monotonic() - self._read < RELOAD:
             return
         if self._reading is None or self._reading.done():

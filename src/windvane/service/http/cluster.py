@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -15,6 +17,7 @@ from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.engine import Engine
 from windvane.service.http.forwarding import IS_FORWARDED, Forwarder
 from windvane.service.problems import Problem
+from windvane.service.store import STORE_ERRORS
 from windvane.service.streams import Stream
 from windvane.service.turns import Pauses, wait_while_changing
 
@@ -42,6 +45,20 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
     ]
     unowned = sorted(set(range(placement.shards)) - map_.owners.keys())
     return ClusterInfo(node=placement.node.name, shards=placement.shards, nodes=nodes, unowned=unowned)
+
+
+async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
+    """Add the number of streams of every node, unless the database does not tell."""
+    store: Any = engine.store
+    if not info.nodes or engine.failure is not None:
+        return info
+    with contextlib.suppress(*STORE_ERRORS):
+        counts: dict[int, int] = await asyncio.to_thread(store.count_streams)
+        nodes = [
+            dataclasses.replace(node, streams=sum(counts.get(shard, 0) for shard in node.shards)) for node in info.nodes
+        ]
+        return dataclasses.replace(info, nodes=nodes)
+    return info
 
 
 async def list_streams(request: Request, engine: Engine, limit: int, after: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -42,10 +43,15 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 
 class Forwarder:
-    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret."""
+    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
+
+    ``outcomes`` counts them by the name of the node and the outcome:
+    "answered", "unavailable" (status 503) or "no-answer".
+    """
 
     def __init__(self, secret: Callable[[], str]) -> None:
         self._secret = secret
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # by instance of the node that is waited for
 
@@ -115,9 +121,11 @@ class Forwarder:
         try:
             yield
         except UNSENT:
+            self.outcomes[owner.node, "no-answer"] += 1
             detail = f"node {owner.node!r}, which serves this stream, cannot be reached; try again"
             raise Problem("unavailable", detail) from None
         except (*FAILURES, TimeoutError):
+            self.outcomes[owner.node, "no-answer"] += 1
             detail = f"node {owner.node!r} did not answer, and may have executed the request; retry with the same key"
             raise Problem("no-answer", detail) from None
 
@@ -128,7 +136,9 @@ class Forwarder:
         address, transport = self._transports[owner.url]
         body = b"" if method == "GET" else scope.get(BODY, b"")
         headers = self._build_headers(owner, scope, body)
-        return await transport.open(Outgoing(method.encode(), address.prefix.encode() + target, headers, body))
+        reply = await transport.open(Outgoing(method.encode(), address.prefix.encode() + target, headers, body))
+        self.outcomes[owner.node, "unavailable" if reply.status == 503 else "answered"] += 1
+        return reply
 
     def _build_headers(self, owner: ElsewhereError, scope: Scope, body: bytes) -> Headers:
         own: Headers = [(b"host", owner.url.partition("://")[2].partition("/")[0].encode())]

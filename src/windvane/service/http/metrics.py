@@ -25,19 +25,22 @@ import windvane
 from windvane.agent import AgentCore
 from windvane.agent.info import CODES
 from windvane.records import Counts
+from windvane.service.http.cluster_metrics import ClusterNumbers, collect_cluster
 from windvane.service.http.model_metrics import ModelNumbers, collect_models, read_model
 from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
-from windvane.service.store import Store
+from windvane.service.store import STORE_ERRORS
 from windvane.service.turns import Pauses, wait_while_changing
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
+    from windvane.service.http.forwarding import Forwarder
 
 # They are a second series for every counter; process_start_time_seconds says enough.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 WAIT_SECONDS = 1.0  # for streams that cannot be read now, all together
+SIZE_SECONDS = 1.0  # for the sizes of the store, which a disk or a database may not tell
 _COUNTS = {
     "decisions": (CounterMetricFamily, "Decisions made"),
     "rewards": (CounterMetricFamily, "Rewards that arrived in time"),
@@ -112,11 +115,11 @@ class Metrics:
         self._commit_seconds.observe(seconds)
         self._events.inc(events)
 
-    async def to_text(self, engine: Engine) -> bytes:
+    async def to_text(self, engine: Engine, forwarder: Forwarder | None = None) -> bytes:
         """Return everything in the text format of Prometheus.
 
         Streams are read some at a time, with other requests in between, and the text is made in a thread: with 1,000
-        streams both take long. A stream that a thread does not stop changing is left out.
+        streams both take long. A stream that a thread does not stop changing is left out. ``forwarder``: of a cluster.
         """
         numbers, pauses = dict[str, StreamNumbers](), Pauses(engine.turnstile)
         end = asyncio.get_running_loop().time() + WAIT_SECONDS
@@ -126,11 +129,16 @@ class Metrics:
                     await wait_while_changing(stream)
                     numbers[name] = StreamNumbers.read(stream.core)
             await pauses.take()
-        return await asyncio.to_thread(self._write, list(_collect_engine(engine)), numbers, engine.store)
+        families = [*_collect_engine(engine), *await _measure_store(engine)]
+        return await asyncio.to_thread(self._write, families, numbers, ClusterNumbers.read(engine, forwarder))
 
-    def _write(self, families: list[Metric], streams: Mapping[str, StreamNumbers], store: Store) -> bytes:
-        collected = _Collected([*families, *_measure_disk(store), *_collect_streams(streams)])
-        return b"".join(map(generate_latest, (self._registry, collected)))
+    def _write(
+        self, families: list[Metric], streams: Mapping[str, StreamNumbers], cluster: ClusterNumbers | None
+    ) -> bytes:
+        families += _collect_streams(streams)
+        if cluster is not None:
+            families += collect_cluster(cluster)
+        return b"".join(map(generate_latest, (self._registry, _Collected(families))))
 
 
 class _Collected(CollectorRegistry):
@@ -176,7 +184,12 @@ def _collect_streams(streams: Mapping[str, StreamNumbers]) -> Iterable[Metric]:
     yield from collect_models({name: numbers.model for name, numbers in streams.items()})
 
 
-def _measure_disk(store: Store) -> Iterable[Metric]:
-    """Yield sizes; omit those that are not known."""
-    for name, size in store.measure().items():
-        yield GaugeMetricFamily(f"windvane_{name}", _SIZES[name], size)
+async def _measure_store(engine: Engine) -> list[Metric]:
+    """Return sizes, in so far as they are known and the store tells them in time."""
+    if engine.failure is not None and engine.store.is_remote:
+        return []
+    with contextlib.suppress(TimeoutError, *STORE_ERRORS):
+        async with asyncio.timeout(SIZE_SECONDS):
+            sizes = await asyncio.to_thread(engine.store.measure)
+            return [GaugeMetricFamily(f"windvane_{name}", _SIZES[name], size) for name, size in sizes.items()]
+    return []

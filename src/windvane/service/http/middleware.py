@@ -21,6 +21,7 @@ from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
 
+METRICS = "/metrics"
 PUBLIC = ("/healthz", "/readyz")  # answered without a token
 FILES = ("/", "/docs", "/openapi.json")  # contain no data; the page requests data with the user's token
 FOLDERS = ("/page/", "/docs/")  # of such files
@@ -113,7 +114,8 @@ class ServiceMiddleware:
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
         if scope["path"] not in PUBLIC:
-            await self._access.refresh()
+            # Metrics say why the store cannot be read, so they must not depend on it.
+            await self._access.refresh(may_fail=scope["path"] == METRICS)
         self._check(scope, exchange)
         if self._load.is_crowded(scope):
             await self.engine.turnstile.wait()

@@ -162,17 +162,23 @@ async def get_readiness(request: Request) -> Response:
 
 
 @service.get("/v1/cluster", response_model=ClusterInfo)
-async def get_cluster(request: Request) -> Response:
+async def get_cluster(
+    request: Request,
+    streams: Annotated[bool, Query(description="Whether to count the streams of every node.")] = False,
+) -> Response:
     """Return the nodes of the cluster and the shards that each owns; a stream belongs to the shard given by the first 8
     bytes of the SHA-256 of its name, as a big-endian integer, modulo the number of shards."""
-    return respond(cluster.describe_cluster(request.app.state.engine))
+    engine = request.app.state.engine
+    info = cluster.describe_cluster(engine)
+    return respond(await cluster.count_streams(engine, info) if streams else info)
 
 
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
     state = request.app.state
-    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await state.metrics.to_text(state.engine, state.forwarder)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)

@@ -1,4 +1,4 @@
-/** The page's address: "#/STREAM", "#/STREAM/DECISION" or "#new". */
+/** The page's address: "#/STREAM", "#/STREAM/DECISION", "#new" or "#cluster". */
 
 /**
  * @param {string} stream
@@ -16,12 +16,13 @@ function decode(part) {
   }
 }
 
-/** @returns {{ isNew: boolean, stream: string | null, decision: string | null }} */
+/** @returns {{ isNew: boolean, isNodes: boolean, stream: string | null, decision: string | null }} */
 export function readAddress(hash = location.hash) {
   const [root, stream = "", decision = ""] = hash.split("/");
   const isStream = root === "#" && stream !== "";
   return {
     isNew: hash === "#new",
+    isNodes: hash === "#cluster",
     stream: isStream ? decode(stream) : null,
     decision: isStream && decision !== "" ? decode(decision) : null,
   };

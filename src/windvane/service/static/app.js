@@ -1,9 +1,10 @@
 /** The live page: the selected stream, the state of the connection, and the view of both. */
 
-/** @import { AxisKind, LiveEvent, StreamList } from "./types.js" */
+/** @import { AxisKind, ClusterInfo, LiveEvent, StreamList } from "./types.js" */
 
 import { addressOf, readAddress } from "./address.js";
 import { token } from "./api.js";
+import { isCluster, noteNodes, showCluster, showSummary } from "./cluster.js";
 import { showDecision, startDialog } from "./decision.js";
 import { $, refreshTexts, setText, setTimeText } from "./dom.js";
 import { listeners, retryNow, start, startFollowing, startPolling, stop } from "./following.js";
@@ -17,9 +18,9 @@ import { showList, startList } from "./stream-list.js";
 /* --- the address --- */
 
 function followAddress() {
-  const { isNew, stream, decision } = readAddress();
+  const { isNew, isNodes, stream, decision } = readAddress();
   const isOther = stream !== state.stream;
-  Object.assign(state, { isNew, stream, decision });
+  Object.assign(state, { isNew, isNodes, stream, decision });
   if (isOther) {
     Object.assign(state, { live: null, isMissing: false, paused: null });
     startFollowing();
@@ -34,9 +35,21 @@ function followAddress() {
  * @param {StreamList} list
  */
 function selectDefault({ streams }) {
-  if (state.stream !== null || state.isNew || streams.length === 0) return;
+  if (state.stream !== null || state.isNew || state.isNodes || streams.length === 0) return;
   const first = streams.find(({ archived }) => archived === null) ?? streams[0];
   history.replaceState(null, "", addressOf(first.name));
+  followAddress();
+}
+
+/**
+ * A service on a file has no nodes to show.
+ *
+ * @param {ClusterInfo} cluster
+ */
+function followCluster(cluster) {
+  noteNodes(cluster);
+  if (!state.isNodes || cluster.node !== null) return;
+  history.replaceState(null, "", location.pathname + location.search);
   followAddress();
 }
 
@@ -50,6 +63,7 @@ function render() {
   requestAnimationFrame(() => {
     isScheduled = false;
     renderConnection();
+    showSummary(state.denied === null ? state.cluster : null);
     renderPlace();
     if (state.paused !== null) return;
     if (state.list !== null) showList(state.list, state.stream);
@@ -101,6 +115,7 @@ function renderConnection() {
 /** @returns {string | null} the section to show */
 function choosePlace() {
   if (state.denied !== null) return "access";
+  if (state.isNodes) return isCluster(state.cluster) ? "cluster" : null;
   if (state.isNew || (state.list?.streams.length === 0 && state.stream === null)) return "new-stream";
   if (state.isMissing) return "missing";
   return state.live === null ? null : "stream";
@@ -109,7 +124,7 @@ function choosePlace() {
 function renderPlace() {
   const place = choosePlace();
   const isChange = place !== null && $(`#${place}`).hidden === true;
-  for (const id of ["access", "new-stream", "missing", "stream"]) $(`#${id}`).hidden = id !== place;
+  for (const id of ["access", "cluster", "new-stream", "missing", "stream"]) $(`#${id}`).hidden = id !== place;
   const isEmpty = state.list === null || state.list.streams.length === 0;
   $("nav").hidden = state.denied !== null || isEmpty;
   if (place === "access") renderAccess(isChange);
@@ -117,10 +132,11 @@ function renderPlace() {
     setText($("#new-heading"), isEmpty ? "No stream yet" : "New stream");
     if (isChange) showForm();
   }
+  if (place === "cluster" && state.cluster !== null) showCluster(state.cluster);
   if (place === "missing") setText($("#missing-message"), `The server has no stream named “${state.stream}”.`);
   showDecision(state.stream, place === "stream" ? state.decision : null);
   if (place !== "stream") closeDeletion();
-  document.title = place === "stream" ? makeTitle() : "windvane";
+  document.title = makeTitle(place);
 }
 
 /** @param {boolean} isChange */
@@ -133,7 +149,10 @@ function renderAccess(isChange) {
   if (isChange) $("#token").focus();
 }
 
-function makeTitle() {
+/** @param {string | null} place */
+function makeTitle(place) {
+  if (place === "cluster") return "Nodes · windvane";
+  if (place !== "stream") return "windvane";
   const isLost = (state.errors.live ?? state.errors.list) !== null;
   return `${isLost ? "(not connected) " : ""}${state.live?.info.title || state.stream} · windvane`;
 }
@@ -206,7 +225,7 @@ startDialog(() => {
   followAddress();
 });
 
-Object.assign(listeners, { onList: selectDefault, onChange: render });
+Object.assign(listeners, { onList: selectDefault, onCluster: followCluster, onChange: render });
 foldList();
 start();
 render();

@@ -1,31 +1,37 @@
 /** Follow the list of streams and the selected stream for as long as the page is visible. */
 
-/** @import { StreamList } from "./types.js" */
+/** @import { ClusterInfo, StreamList } from "./types.js" */
 /** @import { Repetition } from "./api.js" */
 
-import { ProblemError, describeError, followStream, listStreams, repeat, token } from "./api.js";
+import { ProblemError, describeError, followStream, get, listStreams, repeat, token } from "./api.js";
 import { refreshDecision } from "./decision.js";
 import { state } from "./state.js";
 
 const LIST_PERIOD = 5000; // milliseconds between requests of the list
 const EMPTY_PERIOD = 1500; // while there is no stream
+const CLUSTER_PERIOD = 2000;
 const SUMMARY_FIELDS = /** @type {const} */ (["title", "archived", "counts", "mean_reward", "alerts"]);
 
-/** Set by the page: called after each list, and after each change of the state. */
-export const listeners = { onList: (/** @type {StreamList} */ _list) => {}, onChange: () => {} };
+/** Set by the page: called after each list, after each answer about the cluster, and after each change of the state. */
+export const listeners = {
+  onList: (/** @type {StreamList} */ _list) => {},
+  onCluster: (/** @type {ClusterInfo} */ _cluster) => {},
+  onChange: () => {},
+};
 
-/** @type {{ list: Repetition | null, live: Repetition | null }} */
-const tasks = { list: null, live: null };
+/** @type {{ list: Repetition | null, live: Repetition | null, cluster: Repetition | null }} */
+const tasks = { list: null, live: null, cluster: null };
 
 export function start() {
   startPolling();
   startFollowing();
+  tasks.cluster?.stop();
+  tasks.cluster = isIdle() ? null : repeat(pollCluster, () => state.denied === null);
 }
 
 export function stop() {
-  tasks.list?.stop();
-  tasks.live?.stop();
-  tasks.list = tasks.live = null;
+  for (const task of Object.values(tasks)) task?.stop();
+  tasks.list = tasks.live = tasks.cluster = null;
 }
 
 const isIdle = () => document.hidden || state.denied !== null;
@@ -47,9 +53,33 @@ async function pollList(signal, onSuccess) {
     noteContact("list");
     listeners.onList(list);
     const period = list.streams.length > 0 ? LIST_PERIOD : EMPTY_PERIOD;
-    await new Promise((resolve) => {
-      setTimeout(resolve, period);
-    });
+    await pause(period);
+    if (signal.aborted) return;
+  }
+}
+
+/** @param {number} milliseconds */
+const pause = (milliseconds) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
+
+/**
+ * A node that stops or has lost its database still says who is there. What is wrong otherwise, the list says.
+ *
+ * @param {AbortSignal} signal
+ * @param {() => void} onSuccess
+ */
+async function pollCluster(signal, onSuccess) {
+  for (;;) {
+    /** @type {ClusterInfo} */
+    const cluster = await get("v1/cluster?streams=true", signal);
+    onSuccess();
+    state.cluster = cluster;
+    listeners.onCluster(cluster);
+    listeners.onChange();
+    if (cluster.node === null) tasks.cluster?.stop(); // a service on a file has no nodes later either
+    if (!signal.aborted) await pause(CLUSTER_PERIOD);
     if (signal.aborted) return;
   }
 }

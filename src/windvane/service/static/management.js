@@ -1,4 +1,4 @@
-/** What can be done with a stream as a whole: archive it, bring it back, delete it; and how long its events are kept. */
+/** What can be done with a whole stream: archive it, bring it back, delete it; and how long its events are kept. */
 
 /** @import { StreamInfo } from "./types.js" */
 

@@ -1,13 +1,14 @@
 /** What the page knows: the list of streams, the selected stream, and whether the server answers. */
 
-/** @import { AxisKind, LiveEvent, StreamList } from "./types.js" */
+/** @import { AxisKind, ClusterInfo, LiveEvent, StreamList } from "./types.js" */
 
 import { readAddress } from "./address.js";
 
 export const state = {
   /** @type {StreamList | null} */ list: null,
   pages: 1,
-  ...readAddress(), // isNew, stream, decision
+  /** @type {ClusterInfo | null} */ cluster: null,
+  ...readAddress(), // isNew, isNodes, stream, decision
   /** @type {LiveEvent | null} */ live: null,
   isMissing: false,
   /** @type {string | null} */ contact: null, // when the server last sent something

@@ -173,6 +173,23 @@ export interface StreamList {
   unavailable: UnavailableStream[];
 }
 
+/** A node, and the shards that it owns. */
+export interface ClusterNode {
+  name: string;
+  url: string;
+  version: string;
+  shards: number[];
+  streams: number | null;
+}
+
+/** The nodes as one of them sees them; a service on a file has none. */
+export interface ClusterInfo {
+  node: string | null;
+  shards: number;
+  nodes: ClusterNode[];
+  unowned: number[];
+}
+
 export interface ArmBucket {
   decisions: number;
   predicted: number; // sum

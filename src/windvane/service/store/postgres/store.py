@@ -175,6 +175,10 @@ class PostgresStore(Lookups):
             raise StoreError(self.name, "damaged", f"is damaged ({'; '.join(problems)}); restore a backup")
         return problems
 
+    def count_streams(self) -> dict[int, int]:
+        """Return the number of streams by shard; a shard without streams is missing."""
+        return dict(self.query("SELECT shard, count(*) FROM streams GROUP BY shard"))
+
     def measure(self) -> dict[str, float]:
         """Return the size of all tables with their indexes, in bytes."""
         ((size,),) = self.query(
