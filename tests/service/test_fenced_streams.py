@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,10 +18,11 @@ from support.backends import Databases
 from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import ARMS, Local, run_local, until
-from windvane.service import snapshots
+from windvane.service import event_lookup, snapshots
+from windvane.service.event_lookup import EventLookup, EventsNotLoadedError, Wanted
 from windvane.service.problems import Problem
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import DamageError
+from windvane.service.store import LATE, DamageError, Event
 from windvane.service.turns import hold
 
 RAW = json.dumps(ARMS).encode()
@@ -115,3 +117,23 @@ def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
         assert copies
 
     service.run(scene())
+
+
+def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_lookup, "RECENT", 4)
+    lookup = EventLookup(Mock(is_remote=True), 1)
+    began, later, earlier = lookup.begin_fetch(), Wanted("key", "k15"), Wanted("key", "none")
+    for number in range(1, 21):
+        lookup.add(Event(1, number, 1.0, LATE, None, f"k{number}", b"{}"))
+    lookup.forget(20)
+    lookup.supply(earlier, [], began)
+    assert lookup.with_key("none") is None
+    lookup.supply(later, [], began)
+    with pytest.raises(EventsNotLoadedError):  # it was stored after the fetch had begun
+        lookup.with_key("k15")
+    lookup.discard(earlier, began)
+    lookup.add(Event(1, 21, 1.0, LATE, None, "k21", b"{}"))
+    lookup.forget(21)
+    lookup.supply(earlier, [], began)
+    with pytest.raises(EventsNotLoadedError):  # what was stored since then is no longer remembered
+        lookup.with_key("none")
