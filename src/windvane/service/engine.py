@@ -418,8 +418,8 @@ class Engine:
         promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
         if erasures:
             self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
-        # Without events, the caller may be a request that waits while a thread changes the stream, or while the stream is
-        # ahead of what was handed over: a snapshot would be torn, or of an event that may never be stored.
+        # Without events, the caller may be a request that waits while a thread changes the stream, or while the stream
+        # is ahead of what was handed over: a snapshot would be torn, or of an event that may never be stored.
         if events and self._snapshots.is_due(stream):
             self.tasks.start(self._snapshots.take(stream))
         return promise
