@@ -208,7 +208,7 @@ class PostgresStore(Lookups):
         if self._held is not None:
             yield
             return
-        with self.pool.borrow() as connection, connection.transaction():
+        with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
             try:
                 names = expel_nodes(connection)
             except psycopg.errors.LockNotAvailable:
