@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.erasing import FEATURES, SHOP, erase, has_mark, list_kinds, offer, offer_vectors
+from support.erased_shop import FEATURES, SHOP, erase, has_mark, list_kinds, offer, offer_vectors
 from support.server import Local, read_problem, run_local, until
 from support.stores import verify
 from windvane.service import refit as refits
