@@ -309,6 +309,40 @@ def drill_timeouts(target: Target) -> list[Figures]:
     return [summarise(f"{target.waits:,} timeouts that pass together", seconds[0], TIMEOUT_LIMIT, 100.0)]
 
 
+# --- erasure ---------------------------------------------------------------------------------------------------------
+
+
+def drill_erasure(target: Target) -> list[Figures]:
+    """A long log is compacted, a long one is deleted, and contexts are erased."""
+    figures = []
+    for name, method, path in (("compacted", "POST", "/compact"), ("deleted", "DELETE", "")):
+        target.create(name=name, dim=10, seed=0, retention="1ms", max_pending=1000)
+        fill_stream(target, name, target.waits)
+        seconds, began = list[np.ndarray](), time.monotonic()
+        other = threading.Thread(target=lambda seconds=seconds: seconds.append(target.measure()))
+        other.start()
+        until(lambda before=read_rewards(target): read_rewards(target) > before + 20, 60.0)
+        status, answer = target.ask(method, f"/v1/streams/{name}{path}", seconds=600.0)
+        assert status in (200, 204), answer
+        print(name, time.monotonic() - began)
+        other.join()
+        figures.append(summarise(f"a log of {target.waits:,} decisions is {name}", seconds[0]))
+    target.create(name="erased", dim=10, seed=0)
+    item = {"arms": {"a": [0.1] * 10, "b": [0.2] * 10}}
+
+    def erase(_: int) -> None:
+        decision = target.ask("POST", "/v1/streams/erased/decisions", item)[1]["id"]
+        assert target.ask("DELETE", f"/v1/streams/erased/decisions/{decision}/context")[0] == 200
+
+    with misbehave(erase, threads=2):
+        return [*figures, summarise("contexts are erased", target.measure())]
+
+
+def read_rewards(target: Target) -> int:
+    """Return how many rewards the other client has sent."""
+    return int(target.ask("GET", "/v1/streams/victim")[1]["counts"]["rewards"])
+
+
 # --- the disk --------------------------------------------------------------------------------------------------------
 
 

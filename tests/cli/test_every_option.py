@@ -23,7 +23,9 @@ from support.commands import SCRIPT
 from support.server import Local, run_command
 from windvane.cli.app import build_app
 
-SERVE = "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --drain 0 --log-format text"
+SERVE = (
+    "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --max-streams 9 --drain 0 --log-format text"
+)
 LOG = (
     "--format table --features age,device --arms-from arms.csv --max-dim 50 --reward-range 0 1 --floor 0.1"
     " --fixed-logging --time when --arm banner --reward clicked --propensity p --reward-time known --id key --weight w"
@@ -60,6 +62,11 @@ LINES = [
     "token list --store a.db --json",
     "token remove page --store a.db --json",
     "token open --store a.db --json",
+    "streams list --store a.db --json",
+    "streams compact --store a.db --json",
+    "streams archive shop --store a.db --json",
+    "streams unarchive shop --store a.db --json",
+    "streams delete shop --store a.db --yes --json",
     "verify --store a.db --json",
     "backup --store a.db --to b.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
@@ -74,6 +81,7 @@ LINES = [
 ELSEWHERE = {
     *(f"{command} --cluster" for command in ("simulate", "reproduce", "study")),
     *(f"benchmark {command} --cluster" for command in ("drift", "spec", "streams")),
+    *(f"streams {command} --url" for command in ("list", "compact", "archive", "unarchive", "delete")),  # a service
     "demo --open",  # opens a browser
     *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
 }
@@ -142,7 +150,7 @@ def list_declared_options() -> set[str]:
 def test_the_lines_use_every_option() -> None:
     used = set(ELSEWHERE)
     for line in LINES:
-        command = re.match(r"(?:benchmark |spec |token )?[a-z]*", line)
+        command = re.match(r"(?:benchmark |spec |streams |token )?[a-z]*", line)
         assert command is not None
         used |= {f"{command[0]} {option}".strip() for option in re.findall(r"--[\w-]+", line)}
     declared = list_declared_options()

@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from support.postgres import Cluster
 from support.server import ARMS, SOURCE, is_running, pack_stream, run_command, until
 from windvane.cluster_map import shard_of
@@ -139,6 +141,14 @@ def find_port() -> int:
         return port
 
 
+def name_streams(shards: Iterable[int], prefix: str = "p") -> list[str]:
+    """Return the name of a stream for each of some shards."""
+    names: dict[int, str] = {}
+    for name in (f"{prefix}{i}" for i in range(20 * SHARDS)):
+        names.setdefault(shard_of(name, SHARDS), name)
+    return [names[shard] for shard in shards]
+
+
 class ServiceCluster:
     """Nodes that share a database of ``server``.
 
@@ -160,6 +170,7 @@ class ServiceCluster:
         self.forks, self.server, self.database, self.settings = forks, server, database, settings
         self.url = url or server.url(database)
         self.nodes: dict[str, Node] = {}
+        self._connection: psycopg.Connection[Any] | None = None
 
     def start(self, *names: str, wait: bool = True, **settings: Any) -> Node:
         """Start nodes, and wait until they are ready and every node has its share; return the last one."""
@@ -179,12 +190,17 @@ class ServiceCluster:
     def close(self) -> None:
         for node in self.nodes.values():
             node.kill()
+        if self._connection is not None:
+            self._connection.close()
 
     # --- what the database says --------------------------------------------------------------------------------------
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement as the superuser; return its rows."""
-        return self.server.execute(sql, *values, database=self.database)
+        """Run a statement as the superuser; return its rows. The connection is kept: this is called often."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.server.url(self.database), autocommit=True)
+        cursor = self._connection.execute(sql.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
 
     def read_owners(self) -> dict[int, str]:
         """Return the name of the node that owns a shard, by shard."""
@@ -229,24 +245,22 @@ class ServiceCluster:
 
     def create_owned(self, owner: str, prefix: str = "s", **settings: Any) -> str:
         """Create a stream that a given node owns now; return its name."""
-        owners = self.read_owners()
-        numbers = iter(range(10_000))
-        name = next(f"{prefix}{i}" for i in numbers if owners.get(shard_of(f"{prefix}{i}", SHARDS)) == owner)
-        return self.create_streams([name], **settings)[0]
+        shard = next(shard for shard, name in self.read_owners().items() if name == owner)
+        return self.create_streams(name_streams([shard], prefix), **settings)[0]
 
-    def decide(self, stream: str, key: str | None = None, seconds: float = 30.0) -> dict[str, Any]:
-        """Decide at any node, and again until one answers."""
-        answer: dict[str, Any] = self.ask("POST", f"/v1/streams/{stream}/decisions", ARMS, key, 201, seconds=seconds)
+    def decide(self, stream: str, key: str | None = None, node: Node | None = None) -> dict[str, Any]:
+        """Decide at one node or any, and again until one answers."""
+        answer: dict[str, Any] = self.ask("POST", f"/v1/streams/{stream}/decisions", ARMS, key, 201, node=node)
         return answer
 
     def ask(
         self, method: str, path: str, body: Any = None, key: str | None = None, expected: int = 200,
-        seconds: float = 30.0,
+        node: Node | None = None,
     ) -> Any:  # fmt: skip
-        """Send a request to one node after the other until it is answered; 503 and 504 are no answer."""
+        """Send a request to one node, or one after the other, until it is answered; 503 and 504 are no answer."""
 
         def attempt() -> Any:
-            for node in self.nodes.values():
+            for node in asked:
                 with contextlib.suppress(OSError, http.client.HTTPException):
                     status, answer = node.call(method, path, body, key, seconds=3.0)
                     if status not in (503, 504):
@@ -254,7 +268,8 @@ class ServiceCluster:
                         return answer
             return None
 
-        return until(attempt, seconds)
+        asked = list(self.nodes.values()) if node is None else [node]
+        return until(attempt, 30.0)
 
     def read_log(self, stream: str) -> list[dict[str, Any]]:
         """Return the events of a stream as the database has them."""
