@@ -321,7 +321,8 @@ def drill_erasure(target: Target) -> list[Figures]:
         seconds, began = list[np.ndarray](), time.monotonic()
         other = threading.Thread(target=lambda seconds=seconds: seconds.append(target.measure()))
         other.start()
-        until(lambda before=read_rewards(target): read_rewards(target) > before + 20, 60.0)
+        least = read_rewards(target) + 20
+        until(lambda least=least: read_rewards(target) > least, 60.0)
         status, answer = target.ask(method, f"/v1/streams/{name}{path}", seconds=600.0)
         assert status in (200, 204), answer
         print(name, time.monotonic() - began)
