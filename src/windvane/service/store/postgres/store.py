@@ -135,7 +135,7 @@ class PostgresStore(Lookups):
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
             with name_problems(self.address):
-                self.repair()
+                self.repair(pages=False)
         self._is_open = True
 
     def close(self) -> None:
@@ -155,9 +155,17 @@ class PostgresStore(Lookups):
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return what is missing or was changed of the tables, indexes and settings. PostgreSQL looks after pages."""
+        """Return what is missing or was changed of the tables, indexes and settings; with ``pages``, also the streams
+        that no node finds, because they are in a wrong shard. PostgreSQL looks after pages."""
         with self.reading() as connection:
             problems = find_damage(connection)
+            if pages and not problems:
+                rows = connection.execute("SELECT name, shard FROM streams ORDER BY id").fetchall()
+                problems += [
+                    f"the stream {name!r} is in shard {shard}, and belongs in shard {shard_of(name, self.shards)}"
+                    for name, shard in rows
+                    if shard != shard_of(name, self.shards)
+                ]
         self.is_checked = True
         return problems
 
