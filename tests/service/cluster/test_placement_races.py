@@ -145,15 +145,15 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     monkeypatch.setattr(Stream, "decide", lambda *arguments: gate(*arguments))  # noqa: PLW0108 - a method
     monkeypatch.setattr(turns, "SLOW_SECONDS", -1.0)
     monkeypatch.setattr(get_placement(node), "_load_all", _load_nothing)
-    lost = decide(node, pool, "lost")
+    lost = pool.submit(node.post, "/v1/streams/shop/decisions", ARMS)  # without a key, it decides at once
     until(lambda: gate.count == 1)
     before = node.engine.recoveries
     node.loop.call_soon_threadsafe(node.engine.fail, DatabaseError("the connection is lost"))
     until(lambda: node.engine.recoveries > before)
     gate.open()
     assert lost.result(30).status_code == 503
-    assert decide(node, pool, "lost").result(30).status_code == 201
-    assert list_keys(node) == ["lost"]
+    assert decide(node, pool, "next").result(30).status_code == 201
+    assert list_keys(node) == ["next"]
 
 
 async def _load_nothing(_: Any) -> None:
