@@ -79,6 +79,13 @@ class Node:
             return self.call("GET", "/readyz")[1].get("cause")
         return None
 
+    def read_owners(self) -> dict[int, str]:
+        """Return the owners of shards as this node knows them, and serves them itself."""
+        nodes = self.call("GET", "/v1/cluster")[1]["nodes"]
+        own = self.call("GET", "/readyz")[1].get("shards", [])
+        owners = {shard: node["name"] for node in nodes for shard in node["shards"] if node["name"] != self.name}
+        return owners | dict.fromkeys(own, self.name)
+
     def send_signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
@@ -221,16 +228,18 @@ class ServiceCluster:
         return next(node for node in self.nodes.values() if node is not owner and is_running(node.pid))
 
     def wait_until_balanced(self, *names: str) -> None:
-        """Wait until these nodes, or all, are ready, and each of them owns its share of the shards."""
+        """Wait until these nodes, or all, are ready, each owns its share of the shards, and all of them know it."""
         expected = set(names or self.nodes)
 
         def is_balanced() -> bool:
-            owners = list(self.read_owners().values())
-            counts = [owners.count(name) for name in expected]
-            return sum(counts) == SHARDS and max(counts) - min(counts) <= 1
+            owners = self.read_owners()
+            counts = [list(owners.values()).count(name) for name in expected]
+            if sum(counts) < SHARDS or max(counts) - min(counts) > 1:
+                return False
+            return all(self.nodes[name].read_owners() == owners for name in expected)
 
         until(lambda: all(self.nodes[name].is_ready() for name in expected), 60.0)
-        until(is_balanced, 30.0)
+        until(is_balanced, 60.0)
 
     # --- streams -----------------------------------------------------------------------------------------------------
 

@@ -124,6 +124,8 @@ class Address:
 
 def _describe(parameters: dict[str, str]) -> str:
     """Return an address with user, hosts, ports and database only."""
+    if "service" in parameters and "host" not in parameters:  # a section of a file that libpq reads
+        return f"postgresql:///?service={quote(parameters['service'])}"
     user = parameters.get("user", "")
     database = quote(parameters.get("dbname", user))
     hosts = (parameters.get("host") or parameters.get("hostaddr", "")).split(",")
