@@ -30,7 +30,7 @@ def list_commands() -> dict[str, Any]:
 PANELS = {
     "Experiments": ["new", "spec", "simulate", "report", "compare", "export", "tune", "bound"],
     "Benchmarks and studies": ["reproduce", "benchmark", "study", "policies"],
-    "Live": ["serve", "demo", "token", "streams", "verify", "backup", "restore"],
+    "Live": ["serve", "demo", "token", "streams", "store", "verify", "backup", "restore"],
     "Logs": ["check", "drift", "replay"],
     "Installation": ["doctor", "compile"],
 }
@@ -61,7 +61,7 @@ def test_every_command_has_help_with_an_example(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("words", "panels"),
     [
-        ("serve", ["Options", "Address and limits", "Logging", "Output"]),
+        ("serve", ["Options", "Address and limits", "Logging", "Several nodes (PostgreSQL only)", "Output"]),
         ("reproduce", ["Options", "Size", "Where it runs", "Output"]),
         ("benchmark drift", ["Options", "Size", "Where it runs", "Output"]),
     ],

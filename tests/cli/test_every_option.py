@@ -89,7 +89,7 @@ ELSEWHERE = {
     *(f"benchmark {command} --cluster" for command in ("drift", "spec", "streams")),
     *(f"streams {command} --url" for command in ("list", "compact", "archive", "unarchive", "delete")),  # a service
     "demo --open",  # opens a browser
-    "serve --ha",  # needs a standby: in test_standby.py
+    "serve --ha",  # needs a standby: in test_serving_standby.py
     *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
 }
 UNTIL_STOPPED = ("serve", "--keep")  # these run until Ctrl-C
