@@ -8,6 +8,7 @@ released only once all events and snapshots of its streams are stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -188,6 +189,19 @@ class Placement:
                 self.fenced += 1
             self._fenced |= over
             self._drop(over)
+            self._engine.tasks.start(self._give_back(over))
+
+    async def _give_back(self, over: dict[int, int]) -> None:
+        """Release shards whose epochs are over, if the map says otherwise: else nobody would serve them.
+
+        That is so if somebody has removed a stream from the database, which looks like a lost shard.
+        """
+        keeper = self.keeper
+        assert keeper is not None  # shards were owned
+        shards = [shard for shard, epoch in over.items() if keeper.epochs.get(shard) == epoch]
+        with contextlib.suppress(*STORE_ERRORS):
+            if shards and not self._releasing.intersection(shards):
+                await asyncio.to_thread(keeper.release, shards)
 
     def is_current(self, name: str, epoch: int | None) -> bool:
         """Return whether this is the epoch in which a stream is served."""
