@@ -309,6 +309,43 @@ def drill_timeouts(target: Target) -> list[Figures]:
     return [summarise(f"{target.waits:,} timeouts that pass together", seconds[0], TIMEOUT_LIMIT, 100.0)]
 
 
+# --- erasure ---------------------------------------------------------------------------------------------------------
+
+
+def drill_erasure(target: Target) -> list[Figures]:
+    """A long log is compacted, a stream with one is deleted, and contexts are erased."""
+    figures = []
+    for name, method, path in (("compacted", "POST", "/compact"), ("deleted", "DELETE", "")):
+        target.create(name=name, dim=10, seed=0, retention="1ms", max_pending=1000)
+        fill_stream(target, name, target.waits)
+        seconds = measure_beside(target, method, f"/v1/streams/{name}{path}")
+        figures.append(summarise(f"a log of {target.waits:,} decisions is {name}", seconds))
+    target.create(name="erased", dim=10, seed=0)
+    item = {"arms": {"a": [0.1] * 10, "b": [0.2] * 10}}
+
+    def erase(_: int) -> None:
+        decision = target.ask("POST", "/v1/streams/erased/decisions", item)[1]["id"]
+        assert target.ask("DELETE", f"/v1/streams/erased/decisions/{decision}/context")[0] == 200
+
+    with misbehave(erase, threads=2):
+        return [*figures, summarise("contexts are erased", target.measure())]
+
+
+def measure_beside(target: Target, method: str, path: str) -> np.ndarray:
+    """Return the seconds that each request of another client took while one request is answered."""
+
+    def count_rewards() -> int:
+        return int(target.ask("GET", "/v1/streams/victim")[1]["counts"]["rewards"])
+
+    seconds, before = list[np.ndarray](), count_rewards()
+    other = threading.Thread(target=lambda: seconds.append(target.measure()))
+    other.start()
+    until(lambda: count_rewards() > before + 20, 60.0)
+    assert target.ask(method, path, seconds=600.0)[0] in (200, 204)
+    other.join()
+    return seconds[0]
+
+
 # --- the disk --------------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,8 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
     arms = {"red": [0.5], "blue": [1.0]}
     found: dict[str, set[str]] = {}
     with serve(tmp_path / "windvane.db") as client:
+        client.create("short", dim=1, retention="1ms")
+        client.decide("short", arms)
         client.create("whole", dim=1, reward_timeout=3, max_pending=2)
         first, *_ = client.decide_many("whole", [arms] * 5)
         client.configure("whole", max_pending=100)
@@ -129,8 +131,6 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
         client.add_reward("parts", decision, 0.5)
         client.decide_many("parts", [arms] * 3)
         client.add_reward("parts", decision, 0.5)
-        client.create("short", dim=1, retention="1ms")
-        client.decide("short", arms)
         assert client.compact("short").removed > 0
         for event in [*client.events("whole"), *client.events("parts"), *client.events("short")]:
             found.setdefault(event["kind"], set()).update(event)

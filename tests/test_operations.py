@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,12 +10,15 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
+import yaml
 
 from support import backends
 from support.backends import Databases
+from support.nginx import find_ports, run_nginx, write_site
 from support.postgres import Cluster
 from support.server import Local
 from test_docs import ROOT, read_rows
@@ -129,12 +133,78 @@ def find_systemd_analyze() -> str:
     return path
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "name"), [("windvane.service",) * 2, ("windvane@.service", "windvane@8000.service")]
+)
+def test_systemd_takes_the_unit(source: str, name: str, tmp_path: Path) -> None:
     """Only the path of the program is replaced, because it must exist."""
-    text = (DOCS / "windvane.service").read_text(encoding="utf-8")
+    text = (DOCS / source).read_text(encoding="utf-8")
     assert text.count("/opt/windvane/bin/windvane ") == 1
-    unit = tmp_path / "windvane.service"
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/windvane/bin/windvane ", f"{Path(sys.executable).with_name('windvane')} "))
     line = [find_systemd_analyze(), "verify", "--man=no", str(unit)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_units_differ_in_what_a_node_needs() -> None:
+    """What protects the machine, and when a service is restarted, is the same in both."""
+    single, node = (
+        set(re.findall(r"^\w+=.*", (DOCS / name).read_text(encoding="utf-8"), re.M))
+        for name in ("windvane.service", "windvane@.service")
+    )
+    assert {line.partition("=")[0] for line in single ^ node} == {
+        "Description", "ExecStart", "EnvironmentFile", "TimeoutStartSec"
+    }  # fmt: skip
+
+
+def read_compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((DOCS / "compose.yml").read_text(encoding="utf-8"))
+    return document
+
+
+def test_compose_sets_options_that_exist() -> None:
+    """Every node has its own name and address, and nginx sends requests to all of them."""
+    serve = typer.main.get_command(build_app()).commands["serve"]  # type: ignore[attr-defined]
+    variables = {option.envvar for option in serve.params} | {"PGPASSWORD"}
+    document = read_compose()
+    services, site = document["services"], document["configs"]["nginx"]["content"]
+    nodes = {name: service for name, service in services.items() if "WINDVANE_NODE" in service.get("environment", {})}
+    assert sorted(nodes) == ["a", "b", "c"]
+    for name, node in nodes.items():
+        settings = node["environment"]
+        assert settings.keys() <= variables
+        assert settings["WINDVANE_NODE"] == name
+        assert settings["WINDVANE_NODE_URL"] == f"http://{name}:{settings['WINDVANE_PORT']}"
+        assert f"server {name}:{settings['WINDVANE_PORT']} " in site
+    for service in services.values():
+        needed = service.get("depends_on", [])
+        assert set(needed) <= services.keys()
+        assert all((ROOT / "docs" / service["build"]["context"] / name).exists() for name in copied_files(service))
+
+
+def copied_files(service: dict[str, Any]) -> list[str]:
+    """Return what the image of a service is built from."""
+    lines = re.findall(r"^COPY (.+) \S+$", service.get("build", {}).get("dockerfile_inline", ""), re.M)
+    return [name for line in lines for name in line.split()]
+
+
+def test_docker_takes_the_file() -> None:
+    docker = shutil.which("docker")
+    line = [docker or "docker", "compose", "-f", str(DOCS / "compose.yml"), "config", "--quiet"]
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("docker compose is not installed")
+    done = subprocess.run(
+        line, env={**os.environ, "POSTGRES_PASSWORD": "x"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nginx_takes_the_site_of_compose(tmp_path: Path) -> None:
+    """Its names of hosts exist only inside."""
+    site = tmp_path / "compose.conf"
+    site.write_text(re.sub(r"server [abc]:", "server 127.0.0.1:", read_compose()["configs"]["nginx"]["content"]))
+    port = find_ports(1)[0]
+    write_site(tmp_path, site, [("$$host", "$host"), ("listen 80;", f"listen 127.0.0.1:{port};")])
+    with run_nginx(tmp_path, port):
+        pass

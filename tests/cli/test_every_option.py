@@ -2,7 +2,7 @@
 
 A new option needs a place in a line below. Each line runs in a folder of its own with ``two.toml`` (a spec),
 ``results`` (its results), ``data.csv`` (a labelled data stream), ``log.csv`` (a log) and ``a.db`` (a store with a
-stream).
+stream). DATABASE stands for the address of an empty database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from support.commands import SCRIPT
 from support.server import Local, run_command
 from windvane.cli.app import build_app
 
-SERVE = "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --drain 0 --log-format text"
+SERVE = (
+    "--store a.db --host 127.0.0.1 --port 0 --rate 100 --body-limit 2048 --max-streams 9 --drain 0 --log-format text"
+)
 LOG = (
     "--format table --features age,device --arms-from arms.csv --max-dim 50 --reward-range 0 1 --floor 0.1"
     " --fixed-logging --time when --arm banner --reward clicked --propensity p --reward-time known --id key --weight w"
@@ -53,6 +55,7 @@ LINES = [
     "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
     "policies --json",
     f"serve {SERVE} --log-level info --access-log --config service.toml --json",
+    "serve --store DATABASE --port 0 --node a --node-url http://127.0.0.1:8000 --json",
     "demo --seconds 1 --port 0 --no-open --json",
     "demo --seconds 1 --no-open --keep --json",
     "demo --seconds 1 --no-open --export demo.ndjson",
@@ -60,6 +63,16 @@ LINES = [
     "token list --store a.db --json",
     "token remove page --store a.db --json",
     "token open --store a.db --json",
+    "streams list --store a.db --json",
+    "streams compact --store a.db --json",
+    "streams archive shop --store a.db --json",
+    "streams unarchive shop --store a.db --json",
+    "streams copy a.db copied.db shop --tokens --json",
+    "streams copy a.db DATABASE --no-tokens --json",
+    "streams move copied.db moved.db --tokens --json",
+    "streams move moved.db DATABASE shop --no-tokens --json",
+    "streams delete shop --store a.db --yes --json",
+    "store create DATABASE --grant owner --json",
     "verify --store a.db --json",
     "backup --store a.db --to b.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
@@ -74,7 +87,9 @@ LINES = [
 ELSEWHERE = {
     *(f"{command} --cluster" for command in ("simulate", "reproduce", "study")),
     *(f"benchmark {command} --cluster" for command in ("drift", "spec", "streams")),
+    *(f"streams {command} --url" for command in ("list", "compact", "archive", "unarchive", "delete")),  # a service
     "demo --open",  # opens a browser
+    "serve --ha",  # needs a standby: in test_standby.py
     *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
 }
 UNTIL_STOPPED = ("serve", "--keep")  # these run until Ctrl-C
@@ -111,7 +126,9 @@ def write_log(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition(" -")[0])
-def test_the_line_runs(folder: Path, line: str) -> None:
+def test_the_line_runs(folder: Path, line: str, request: pytest.FixtureRequest) -> None:
+    if "DATABASE" in line:
+        line = line.replace("DATABASE", f"'{request.getfixturevalue('database_url')}'")
     process = subprocess.Popen(
         [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -142,7 +159,7 @@ def list_declared_options() -> set[str]:
 def test_the_lines_use_every_option() -> None:
     used = set(ELSEWHERE)
     for line in LINES:
-        command = re.match(r"(?:benchmark |spec |token )?[a-z]*", line)
+        command = re.match(r"(?:benchmark |spec |store |streams |token )?[a-z]*", line)
         assert command is not None
         used |= {f"{command[0]} {option}".strip() for option in re.findall(r"--[\w-]+", line)}
     declared = list_declared_options()

@@ -45,11 +45,11 @@ def test_verify(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_ignored_while_files_are_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the store could be moved aside without a new one in its place."""
-    store, backup, handler = tmp_path / "a.db", tmp_path / "b.db", signal.getsignal(signal.SIGINT)
+    store, backup = tmp_path / "a.db", tmp_path / "b.db"
     with run_local(store) as service:
         service.create("shop")
     assert run_command("backup", "--store", store, "--to", backup).returncode == 0
-    move_aside = backups._move_aside
+    move_aside, handler = backups._move_aside, signal.getsignal(signal.SIGINT)
 
     def interrupt(*arguments: Any, **more: Any) -> Any:
         signal.raise_signal(signal.SIGINT)

@@ -51,7 +51,7 @@ def test_the_nodes_are_shown_and_one_is_missed(nodes, visit):
     nodes.nodes["c"].kill()
     page.wait_for_selector("#nodes tr[data-kind=missing]")
     assert page.inner_text("#cluster-summary") == "2 nodes, 1 missing"
-    assert page.locator("#nodes tr[data-kind=missing]").inner_text().startswith("c\nmissing since ")
+    assert page.locator("#nodes tr[data-kind=missing]").inner_text().startswith("c\nmissing, last seen ")
     until(page, is_served(64))
     page.wait_for_selector("#unowned", state="hidden")
     for scheme in ("light", "dark"):

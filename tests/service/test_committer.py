@@ -86,6 +86,23 @@ def test_waiting_alone_is_no_commit() -> None:
     assert run(scene).commits == [["a"]]
 
 
+def test_an_erasure_alone_is_a_commit() -> None:
+    """It is stored after the events before it, and a promise for it is not kept earlier."""
+
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
+        disk.go.clear()
+        committer.add(make("a"))
+        await asyncio.sleep(0)
+        erased = committer.add(erasures=make("x"))
+        assert committer.waiting == 1
+        disk.go.set()
+        await erased
+        assert on_commit.call_count == 2
+        await committer.close()
+
+    assert run(scene).commits == [["a"], ["x"]]
+
+
 def test_after_a_failure_nothing_is_stored() -> None:
     """Neither what gathered during the failed commit, nor what is added later: memory is ahead of the disk."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.erasing import DAY, FEATURES, SHOP, compact, has_mark, list_kinds, mark, offer, offer_vectors
+from support.erased_shop import DAY, FEATURES, SHOP, compact, has_mark, list_kinds, mark, offer, offer_vectors
 from support.server import Local, read_problem, run_local, until
 from support.stores import verify
 from windvane.agent import AgentCore

@@ -13,7 +13,7 @@ import pytest
 
 from support.postgres import Cluster
 from support.server import pack_stream
-from support.stores import RAW, Facts, add_stream, compact, decide, edit
+from support.stores import RAW, Facts, add_stream, compact, decide, edit, open_directly
 from windvane.service import copying
 from windvane.service.copying import copy_streams
 from windvane.service.recovery import rebuild_stream
@@ -70,13 +70,6 @@ def recover(where: Place) -> dict[str, bytes]:
     """Return the states from which a server would start, by stream."""
     with closing(open_store(where, shared=True, read_only=True)) as store:
         return {row.name: pack_stream(rebuild_stream(row, store)) for row in store.read_streams()}
-
-
-def open_directly(where: Place) -> Any:
-    """Open a store for streams that look events up when they need them, as they do in a file."""
-    store = open_store(where)
-    store.is_remote = False
-    return store
 
 
 def fill(where: Place, *names: str, rounds: int = 3) -> None:
@@ -268,21 +261,12 @@ def test_a_damaged_stream_is_not_copied(kinds: tuple[str, str], create_place: Ca
     fill(source, "a", "b", "c")
     fill(target, "x", "y")
     id_column = "stream" if is_postgres(source) else "id >> 40"
-    damage(source, f"UPDATE events SET key = 'other' WHERE {id_column} = 2 AND key = 'k2'")
+    edit(source, f"UPDATE events SET key = 'other' WHERE {id_column} = 2 AND key = 'k2'")
     text = refuse("unsound", source, target, move=True)
     assert "stream 'b', event 3: does not match its checksum" in text
     assert [row.name for row in read(source).rows] == ["b"]
     assert [row.name for row in read(target).rows] == ["x", "y", "c", "a"]
     check(target)
-
-
-def damage(where: Place, sql: str) -> None:
-    if isinstance(where, Path):
-        return edit(where, sql)
-    import psycopg
-
-    with psycopg.connect(where, autocommit=True) as connection:
-        connection.execute(sql.encode())
 
 
 # --- interruptions ---------------------------------------------------------------------------------------------------
@@ -338,7 +322,9 @@ def test_a_repeated_move_finishes(
             copy_streams(source, target, move=True)
     assert [row.name for row in read(source).rows] == ["a", "b"]
     with closing(open_directly(target)) as store:
-        decide(rebuild_stream(store.find_stream(first), store), store)
+        row = store.find_stream(first)
+        assert row is not None
+        decide(rebuild_stream(row, store), store)
     number = read(target).events[first][-1].number
     result = copy_streams(source, target, move=True)
     assert {(copy.stream, copy.is_new) for copy in result.streams} == {(first, False), (second, True)}

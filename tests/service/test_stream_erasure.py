@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.erasing import FEATURES, SHOP, erase, has_mark, list_kinds, offer, offer_vectors
+from support.erased_shop import FEATURES, SHOP, erase, has_mark, list_kinds, offer, offer_vectors
 from support.server import Local, read_problem, run_local, until
 from support.stores import verify
 from windvane.service import refit as refits
@@ -53,7 +53,8 @@ def test_decisions_of_every_status(tmp_path: Path, clock: list[float]) -> None:
         assert [name for name, row in rows.items() if "request" in row] == [other]
         assert service.reward(pending, 1.0).json()["status"] == "expired"  # as of every dropped decision
         assert list_kinds(service)[-1] == "late"
-        read_problem(service.post(f"{SHOP}/decisions", offer(2), headers={"idempotency-key": "k2"}), 409)
+        problem = read_problem(service.post(f"{SHOP}/decisions", offer(2), headers={"idempotency-key": "k2"}), 409)
+        assert (problem["code"], "erased" in problem["detail"]) == ("key-reused", True)
         state = service.state()
     assert notes(tmp_path / "a.db") == ["erased"]
     with run_local(tmp_path / "a.db") as service:  # the clock has not moved

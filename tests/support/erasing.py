@@ -1,59 +1,38 @@
-"""A shop whose contexts hold numbers that can be found again, in any file: what is erased must not be."""
+"""Events that can be found again in the bytes of a store, and baselines for them: without agents."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
-from typing import Any
 
-import httpx2
-
-from support.server import Local
-
-FEATURES = {
-    "shared": {"hour": [0, 24], "basket": None},
-    "by_arm": {"device": ["phone", "desktop"]},
-    "arms": ["spring", "summer", "none"],
-}
-SHOP = "/v1/streams/shop"
-DAY = 86400.0
+from windvane.service.store import DECIDED, Baseline, Event, Snapshot, SqliteStore, StreamRow
 
 
-def mark(number: int) -> float:
-    """Return a value that occurs nowhere else, in decimal or in binary notation."""
-    return 0.2913847561 + number / 1e4
+def add_row(store: SqliteStore, name: str = "shop") -> StreamRow:
+    row = store.add_stream(name, 1.0, "{}")
+    assert row is not None
+    return row
 
 
-def has_mark(path: Path, number: int) -> bool:
-    """Return whether a file of the store has the value, as in a request or as in a vector."""
-    value = mark(number)
-    needles = repr(value).encode(), struct.pack("<d", value), struct.pack(">d", value)
-    contents = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
-    assert contents
-    return any(needle in content for needle in needles for content in contents)
+def make_events(row: StreamRow, count: int, size: int = 30, after: Event | None = None) -> list[Event]:
+    """Return events whose request, decision and key name themselves; a long request does so on every page."""
+    events, chain, first = list[Event](), row.digest if after is None else after.chain, after.number if after else 0
+    for number in range(first + 1, first + count + 1):
+        mark = f"{row.name}-{row.id}-{number}-"
+        request = f"request of {mark}".encode() * (1 + size // 20)
+        decision, key = f"decision {mark}", f"key {mark}"
+        events.append(Event.create(chain, row.id, number, 10.0 + number, DECIDED, decision, key, b'{"a": 1}', request))
+        chain = events[-1].chain
+    return events
 
 
-def offer(number: int) -> dict[str, Any]:
-    """Return a request to decide among fields, which has the mark ``number``."""
-    return {"context": {"hour": number % 24, "basket": mark(number), "device": ("phone", "desktop")[number % 2]}}
+def make_baseline(events: list[Event], number: int, removed: int) -> Baseline:
+    """Return the baseline after event ``number`` of a log, of which events up to ``removed`` are gone."""
+    snapshot = Snapshot(number, events[number - 1].chain, b"agent", b"{}")
+    chain = events[removed - 1].chain if removed else b"digest"
+    times = (events[0].time, events[removed - 1].time) if removed else (None, None)
+    return Baseline(snapshot, removed, chain, *times)
 
 
-def offer_vectors(number: int) -> dict[str, Any]:
-    """The same for a stream of two dimensions: every arm has the mark, so that the one played has it."""
-    return {"arms": {"red": [mark(number), 0.3], "blue": [mark(number), -0.2]}}
-
-
-def erase(service: Local, decision: str) -> httpx2.Response:
-    return service.request("DELETE", f"{SHOP}/decisions/{decision}/context")
-
-
-def compact(service: Local) -> int:
-    """Compact the shop; return how many events were removed."""
-    answer = service.post(f"{SHOP}/compact")
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["left"] == service.load().number - (service.info()["removed"] or {"number": 0})["number"]
-    return int(answer.json()["removed"])
-
-
-def list_kinds(service: Local) -> list[str]:
-    return [event["kind"] for event in service.events()]
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of all files of a store."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))

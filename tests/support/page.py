@@ -52,7 +52,7 @@ class PageServer:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         answer = self._client.request(method, path, json=body, headers=headers, timeout=PATIENCE)
         assert answer.is_success, answer.text
-        return answer.json()
+        return answer.json() if answer.content else None
 
     def info(self, name: str) -> Any:
         return self.request("GET", f"/v1/streams/{name}")

@@ -20,8 +20,7 @@ EXTRA_MODULES = {
     "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
     "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
-_PASSWORD = re.compile(r"(postgres[\w+]*:/*[^\s:@/]*:(?=\S*@)|password=)[^\s@&]*(?:\S*(?=@))?", re.IGNORECASE)
-"""A password in the address of a database: typer shows arguments that it does not expect."""
+_ADDRESS = re.compile(r"(postgres[\w+]*:|password=).+", re.IGNORECASE | re.DOTALL)
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
 
@@ -73,10 +72,21 @@ def _run(words: Sequence[str], command: str | None) -> int:
     except InterruptedRunError as error:
         return _fail(str(error), INTERRUPTED, "")
     except typer.TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
+        message = error.format_message()
+        for word in words:  # it may be an argument that typer does not expect, and shows
+            message = message.replace(word, hide_address(word))
+        return _fail(message, error.exit_code)
     if outcome == INTERRUPTED:  # Ctrl-C, as typer reports it
         return _report_interrupt(command)
     return outcome if isinstance(outcome, int) else 0
+
+
+def hide_address(word: str) -> str:
+    """Return a word of a command line without the address of a database, which may hold a password.
+
+    Nothing of an address is left: where its password ends is not certain if it is not valid.
+    """
+    return _ADDRESS.sub(r"\1...", word)
 
 
 def _prepare(command: str | None) -> None:
@@ -129,7 +139,6 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _fail(message: str, code: int, what: str = "error: ") -> int:
-    message = _PASSWORD.sub(r"\1...", message)
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.split()))
     print(f"windvane: {what}{line}", file=sys.stderr)
     return code

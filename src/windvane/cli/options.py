@@ -8,13 +8,14 @@ arguments. A command has all options of a dataclass if it has a parameter of tha
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from windvane.cli import hide_address
 
 SIZE, PLACE, OUTPUT = "Size", "Where it runs", "Output"
 
@@ -114,15 +115,10 @@ WithDiagnostics = Annotated[
 ]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the intervals.", min=0.0, max=1.0)]
 
-_ADDRESS = re.compile(r"(postgres[\w+]*:).+", re.IGNORECASE | re.DOTALL)
-
 
 def hide_password(store: str) -> str:
-    """Remove addresses of databases, which may hold a password, from the title of the process: every user can see it.
-
-    Nothing of an address is left: where its password ends is not certain if it is not valid.
-    """
-    words = [_ADDRESS.sub(r"\1//...", word) for word in sys.orig_argv]
+    """Remove addresses of databases, which may hold a password, from the title of the process: all users see it."""
+    words = [hide_address(word) for word in sys.orig_argv]
     if words != sys.orig_argv and importlib.util.find_spec("setproctitle") is not None:
         import setproctitle
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from windvane.cli import InputError
+from windvane.cli import FAILED, InputError
 from windvane.cli.commands import Group
 from windvane.cli.console import Answer, Table
 from windvane.cli.options import DEFAULT_STORE, Store
@@ -215,7 +215,8 @@ def delete(
     if not yes:
         if not sys.stdin.isatty():
             raise InputError("--yes must be given where nobody can be asked: deleting a stream cannot be undone")
-        typer.confirm(f"Delete the stream {name!r} with everything of it?", abort=True, err=True)
+        if not typer.confirm(f"Delete the stream {name!r} with everything of it?", err=True):
+            return Answer({"deleted": None}, ["nothing was deleted"], FAILED)
     place.ask(lambda client: client.delete_stream(name), lambda engine: engine.registry.remove(name))
     return Answer({"deleted": name}, [f"{name}: deleted"])
 

@@ -292,13 +292,23 @@ class Engine:
             raise unknown_stream(name)
         return self.streams[name]
 
-    def forget(self, row: StreamRow) -> None:
-        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored."""
+    @contextlib.contextmanager
+    def removing(self, row: StreamRow) -> Iterator[None]:
+        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored.
+
+        Until the end, the engine knows whose they are: if another node has taken the stream, they are not stored, and
+        must not be acknowledged.
+        """
         del self.rows[row.name]
-        if (stream := self.streams.pop(row.name, None)) is not None:
-            stream.is_removed = True
+        self.streams.pop(row.name, None)
         self.unavailable.pop(row.name, None)
-        self._by_id.pop(row.id, None)
+        if (stream := self._by_id.get(row.id)) is not None:
+            stream.is_removed = True
+        try:
+            yield
+        finally:
+            if self._by_id.get(row.id) is stream:  # else the shard was lost and taken again
+                self._by_id.pop(row.id, None)
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -392,10 +402,11 @@ class Engine:
             return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
-            if self._by_id.get(stream.id) is stream:
+            if self._by_id.get(stream.id) is stream and not stream.is_removed:
                 self.unavailable[name] = str(error)
             return
-        if self.failure is None and self._by_id.get(stream.id) is stream:  # else all streams were rebuilt meanwhile
+        is_current = self._by_id.get(stream.id) is stream and not stream.is_removed
+        if self.failure is None and is_current:  # else all streams were rebuilt meanwhile
             rebuilt.epochs = stream.epochs
             self.install(rebuilt, snapshot)
             del self.unavailable[name]
@@ -407,7 +418,9 @@ class Engine:
         promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
         if erasures:
             self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
-        if self._snapshots.is_due(stream):
+        # Without events, the caller may be a request that waits while a thread changes the stream, or while the stream
+        # is ahead of what was handed over: a snapshot would be torn, or of an event that may never be stored.
+        if events and self._snapshots.is_due(stream):
             self.tasks.start(self._snapshots.take(stream))
         return promise
 
@@ -442,7 +455,10 @@ class Engine:
     def _note_fence(self, epochs: Mapping[int, int]) -> None:
         """Drop streams that another node has taken: their last events were not stored."""
         assert self.placement is not None
-        streams = [self._by_id[id_] for id_ in epochs if id_ in self._by_id]
+        known = ((self._by_id.get(id_), epoch) for id_, epoch in epochs.items())
+        streams = [stream for stream, epoch in known if stream is not None and stream.epochs.get(stream.id) == epoch]
+        for stream in streams:
+            stream.is_gone = True  # also one that is being removed
         self.placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECENT = 1024
-"""Keys and decisions that are remembered after their events are stored: a fetch that began before may not have found
-these events and is repeated, and so is one during which more events were stored."""
+"""Keys and decisions that are remembered after their events are stored, in addition to those that were stored since a
+fetch under way began: that fetch may not have found these events, and is repeated."""
 FETCH_SECONDS = 3.0  # that a fetch may take; one takes milliseconds
 COLUMNS = ("key", "decision")
 
@@ -60,6 +60,7 @@ class EventLookup:
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # of the unsaved events
         self._fetched: dict[Wanted, tuple[list[Event], int]] = {}  # and the last stored event when the fetch began
+        self._begun: list[int] = []  # the last stored events when fetches began whose operations have not ended
         self._recent: OrderedDict[Wanted, int] = OrderedDict()  # by key and decision: events stored lately
         self._last = self._last_unknown = 0  # event that was added, and event that is no longer in _recent
 
@@ -85,6 +86,8 @@ class EventLookup:
                 self._recent.move_to_end(wanted)
         while len(self._recent) > RECENT:
             oldest = next(iter(self._recent))
+            if self._recent[oldest] > min(self._begun, default=math.inf):
+                return  # or a busy stream would make the fetch be repeated for ever
             self._last_unknown = self._recent[oldest]
             del self._recent[oldest]
 
@@ -120,13 +123,19 @@ class EventLookup:
             raise EventsNotLoadedError(wanted)
         return events
 
+    def begin_fetch(self) -> int:
+        """Return :attr:`last_stored`; what is stored from now on is remembered until :meth:`discard`."""
+        self._begun.append(self.last_stored)
+        return self._begun[-1]
+
     def supply(self, wanted: Wanted, events: list[Event], began: int) -> None:
-        """Add events that were fetched; ``began``: :attr:`last_stored` when the fetch began."""
+        """Add events that were fetched; ``began``: the result of :meth:`begin_fetch`."""
         self._fetched[wanted] = events, began
 
-    def discard(self, wanted: Wanted) -> None:
+    def discard(self, wanted: Wanted, began: int) -> None:
         """Forget events that were fetched: the operation that needed them has ended."""
         self._fetched.pop(wanted, None)
+        self._begun.remove(began)
 
     def _first_unsaved(self) -> float:
         try:
@@ -162,19 +171,19 @@ class BulkLookup:
         """Return the result of ``work`` on a stream. If it needs stored events, fetch them and begin it again."""
         if not self._store.is_remote:
             return await work()
-        fetched: list[Wanted] = []
+        fetches: list[tuple[Wanted, int]] = []
         try:
             while True:
                 try:
                     return await work()
                 except EventsNotLoadedError as missing:
-                    fetched.append(missing.wanted)
-                    began = stream.lookup.last_stored
+                    began = stream.lookup.begin_fetch()
+                    fetches.append((missing.wanted, began))
                     stream.lookup.supply(missing.wanted, await self._fetch(stream.id, missing.wanted), began)
                 await wait_while_held(stream)
         finally:
-            for wanted in fetched:
-                stream.lookup.discard(wanted)
+            for fetch in fetches:
+                stream.lookup.discard(*fetch)
 
     async def _fetch(self, stream: int, wanted: Wanted) -> list[Event]:
         """Return the stored events of a stream that are wanted, each checked."""

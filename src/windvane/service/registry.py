@@ -104,15 +104,15 @@ class Registry:
                 raise unknown_stream(name)
             epoch = None if placement is None else placement.find_epoch(name)
             row = engine.rows[name]
-            engine.forget(row)
-            try:
-                await engine.flush()  # until all of its events are stored
-                await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
-            except FencedError:
-                raise Problem("unavailable", TAKEN_OVER) from None
-            except STORE_ERRORS as error:  # it may still be there
-                engine.fail(error)
-                raise Problem("unavailable", NOT_WRITTEN) from None
+            with engine.removing(row):
+                try:
+                    await engine.flush()  # until all of its events are stored
+                    await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
+                except FencedError:
+                    raise Problem("unavailable", TAKEN_OVER) from None
+                except STORE_ERRORS as error:  # it may still be there
+                    engine.fail(error)
+                    raise Problem("unavailable", NOT_WRITTEN) from None
             log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
 
 

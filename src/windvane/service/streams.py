@@ -272,6 +272,8 @@ class Stream(StreamState):
         event = None if key is None else self.lookup.with_key(key)
         if event is None:
             return None
+        if event.request is None and event.request_digest is not None:
+            raise Problem("key-reused", f"the key {key!r} was used for a request that was erased")
         if not is_same(event):
             raise Problem("key-reused", f"the key {key!r} was used for another request")
         if event.kind in REFITS:

@@ -106,11 +106,11 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
     # The marks are read before the log, so that no mark is newer than the log that it is compared with.
     marks = _read_marks(store)
     problems = [Finding("structure", text) for text in store.find_damage()]  # rows may be unreadable below
-    for name in try_read(store.read_damaged_tokens) or ():
+    tokens, rows = try_read(store.read_damaged_tokens), try_read(store.read_streams)
+    if (tokens is None or rows is None) and not problems:  # an unreachable database must not pass for an empty one
+        problems.append(Finding("structure", "its tokens or its streams cannot be read"))
+    for name in tokens or ():
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
-    rows = try_read(store.read_streams)
-    if rows is None and not problems:  # a database that has just become unreachable must not pass for an empty one
-        problems.append(Finding("structure", "the streams cannot be read"))
     for number in sorted({*(marks or ())} - {row.id for row in rows or ()}):
         text = f"stream {number} is missing; it had {(marks or {})[number]} acknowledged events"
         problems.append(Finding("missing_stream", text))

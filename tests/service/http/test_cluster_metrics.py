@@ -12,8 +12,8 @@ from support.nodes import SHARDS, Node, NodeForks, ServiceCluster
 from support.postgres import Cluster
 from support.server import run_local, until
 from windvane.cluster_map import shard_of
-from windvane.service.http.cluster_metrics import ClusterNumbers, collect_cluster
-from windvane.service.http.forwarding import OUTCOMES, Forwarder
+from windvane.service.http.cluster_metrics import OUTCOMES, ClusterNumbers, collect_cluster
+from windvane.service.http.forwarding import Forwarder
 
 Series = dict[tuple[str, str], float]
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.erasing import SHOP, has_mark, list_kinds, offer_vectors
+from support.erased_shop import SHOP, has_mark, list_kinds, offer_vectors
 from support.server import ARMS, Local, Server, read_pointers, read_problem, run_local, serve, until
 from support.stores import edit, verify
 from windvane import Agent

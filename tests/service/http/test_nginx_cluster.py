@@ -69,7 +69,7 @@ def site(cluster: Cluster, node_forks: NodeForks, tmp_path_factory: pytest.TempP
         for name, port in ports.items():
             folder = tmp_path_factory.mktemp(f"nginx-{name}")
             https, http = find_ports(2)
-            nodes.start(name, wait=False, port=port, url=f"https://localhost:{https}", environment=trusted)
+            nodes.start(name, wait=False, port=port, node_url=f"https://localhost:{https}", environment=trusted)
             here = [*locate_site(folder, certificates, https, http), ("127.0.0.1:8000", f"127.0.0.1:{port}")]
             write_site(folder, DOCS / "nginx.conf", here)
             stack.enter_context(run_nginx(folder, https))

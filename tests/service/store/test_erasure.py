@@ -9,7 +9,7 @@ import pytest
 
 from support.erasing import add_row, make_baseline, make_events, read_bytes
 from support.refusals import rejects
-from windvane.service.store import Erasure, Snapshot, SnapshotError, SqliteStore, TooManyStreamsError
+from windvane.service.store import DatabaseError, Erasure, Snapshot, SnapshotError, SqliteStore, TooManyStreamsError
 from windvane.service.store.sqlite import erasure as erasing
 
 
@@ -124,3 +124,23 @@ def test_there_are_only_so_many_streams(store: SqliteStore) -> None:
         store.add_stream("b", 1.0, "{}", most=1)
     assert store.add_stream("a", 1.0, "{}", most=1) is None  # which says more
     assert [row.name for row in store.read_streams()] == ["a"]
+
+
+def test_a_commit_that_erases_does_not_delete_the_events_of_removed_streams(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions, and requests wait for the commit. They are deleted by whoever removed the stream, or by
+    the next purge."""
+    monkeypatch.setattr(erasing, "SLICE", 7)
+    row, other = add_row(store), add_row(store, "other")
+    events, others = make_events(row, 30), make_events(other, 10)
+    store.append([*events, *others])
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteStore, "_continue_removal", lambda _: (_ for _ in ()).throw(DatabaseError("interrupted")))
+        store.remove_stream(row)
+        store.append([], erasures=[Erasure(other.id, make_baseline(others, 10, 5))])
+    content = read_bytes(store.path)
+    assert b"request of other-2-5-" not in content
+    assert b"request of shop-1-30-" in content
+    assert store.purge()
+    assert b"shop-1-" not in read_bytes(store.path)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -52,8 +53,6 @@ class Keeper:
     on_excess
         Called with shards that the node should give up: write snapshots, then call :meth:`release`. They are proposed
         again if that takes longer than 10 s.
-    on_refused
-        Called with the error if the node may not join for the first time. The keeper has ended.
     lease, tick
         Seconds of a lease, and between renewals.
     read_time
@@ -80,12 +79,11 @@ class Keeper:
         on_lost: Callable[[frozenset[int]], object],
         on_map: Callable[[ShardMap], object],
         on_excess: Callable[[frozenset[int]], object],
-        on_refused: Callable[[StoreError], object] | None = None,
         lease: float = LEASE_SECONDS,
         tick: float = TICK_SECONDS,
         read_time: Callable[[], float] = time.time,
     ) -> None:
-        self._address, self._loop, self._tick, self._on_refused = address, loop, tick, on_refused
+        self._address, self._loop, self._tick = address, loop, tick
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
         lease = min(lease, membership.MOST_LEASE_SECONDS)
         self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
@@ -95,6 +93,7 @@ class Keeper:
         self._refusal: StoreError | None = None
         self._settled = threading.Event()  # the node has joined, or was refused
         self._commands = Commands()
+        self._doubts: deque[dict[int, int]] = deque()  # epochs that are to be dropped
         self._is_stopping = False
         self._failures = 0  # in a row
         self._leaves_by: float | None = None  # None: the shards are not released at the end
@@ -190,6 +189,14 @@ class Keeper:
         released: set[int] = self._commands.ask(work, seconds, self._session.wake)
         return released
 
+    def doubt(self, epochs: Mapping[int, int]) -> None:
+        """Own shards no longer under these epochs, which a commit has found to be over.
+
+        If the map still gives them to this node, they are taken again under new epochs.
+        """
+        self._doubts.append(dict(epochs))
+        self._session.wake()
+
     def withdraw(self) -> None:
         """Give up all shards, as ``on_excess`` proposes, and leave the cluster; the map is still read."""
         self._member.is_leaving = True
@@ -259,6 +266,9 @@ class Keeper:
             self._session.drop()
 
     def _step(self, connection: Connection) -> float:
+        while self._doubts:
+            doubts, owned = self._doubts.popleft(), self._member.lease.epochs
+            self._member.drop([shard for shard, epoch in doubts.items() if owned.get(shard) == epoch])
         pause = self._member.step(connection, adopts=not self._commands)
         self._note_problem(self._member.problem)
         return pause
@@ -288,5 +298,3 @@ class Keeper:
         self._note_problem(error)
         if not self._member.has_ever_joined:
             self._refusal = error
-            if self._on_refused is not None:
-                self._defer(self._on_refused)(error)

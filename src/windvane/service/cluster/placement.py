@@ -23,7 +23,7 @@ from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
 from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow
+from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow, is_damage
 from windvane.service.store.migrations import FORMAT
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
@@ -192,19 +192,8 @@ class Placement:
                 self.fenced += 1
             self._fenced |= over
             self._drop(over)
-            self._engine.tasks.start(self._give_back(over))
-
-    async def _give_back(self, over: dict[int, int]) -> None:
-        """Release shards whose epochs are over, if the map says otherwise: else nobody would serve them.
-
-        That is so if somebody has removed a stream from the database, which looks like a lost shard.
-        """
-        keeper = self.keeper
-        assert keeper is not None  # shards were owned
-        shards = [shard for shard, epoch in over.items() if keeper.epochs.get(shard) == epoch]
-        with contextlib.suppress(*STORE_ERRORS):
-            if shards and not self._releasing.intersection(shards):
-                await asyncio.to_thread(keeper.release, shards)
+            if self.keeper is not None:
+                self.keeper.doubt(over)
 
     def is_current(self, name: str, epoch: int | None) -> bool:
         """Return whether this is the epoch in which a stream is served."""
@@ -347,9 +336,14 @@ class Placement:
     async def _load_all(self, rows: list[StreamRow]) -> None:
         """Load streams in the background: their timeouts pass without a request."""
         for row in rows:
-            is_needed = self._engine.rows.get(row.name) is row and row.name not in self._engine.streams
-            if is_needed and row.name not in self._engine.unavailable and self._engine.failure is None:
+            while self._is_needed(row):  # the first load may have begun in an epoch that is over
                 await self._load(row)
+
+    def _is_needed(self, row: StreamRow) -> bool:
+        """Return whether a stream should be served here and is not."""
+        engine = self._engine
+        is_missing = row.name not in engine.streams and row.name not in engine.unavailable
+        return is_missing and engine.rows.get(row.name) is row and engine.failure is None
 
     def _load(self, row: StreamRow) -> asyncio.Task[None]:
         task = self._loading.get(row.name)
@@ -362,13 +356,13 @@ class Placement:
         engine = self._engine
         try:
             stream, number, seconds = await self._run(self._rebuild, row)
-        except ReplayError as error:
-            if engine.rows.get(row.name) is row:
-                engine.unavailable[row.name] = str(error)
-                log.error("stream %r is not served: %s", row.name, error)
-            return
         except Exception as error:
-            engine.fail(error)
+            if isinstance(error, STORE_ERRORS) and not is_damage(error):
+                engine.fail(error)
+            elif engine.rows.get(row.name) is row:  # the other streams must not suffer
+                engine.unavailable[row.name] = str(error)
+                is_known = isinstance(error, (ReplayError, *STORE_ERRORS))
+                log.error("stream %r is not served: %s", row.name, error, exc_info=not is_known)
             return
         if engine.failure is None and engine.rows.get(row.name) is row and self.is_current(row.name, epoch):
             self.admit(stream)

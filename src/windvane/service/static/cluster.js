@@ -87,7 +87,7 @@ function makeRow({ node }) {
  */
 function updateRow(row, { node, since }, here) {
   const note = $(".note", row);
-  if (since !== null) setTimeText(note, "missing since ", since, "both");
+  if (since !== null) setTimeText(note, "missing, last seen ", since);
   else setTimeText(note, node.name === here ? `${node.url}, answers this page` : node.url, null);
   row.dataset.kind = since === null ? "" : "missing";
   setText($(".version", row), node.version);

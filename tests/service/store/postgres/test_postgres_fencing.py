@@ -215,3 +215,20 @@ def test_a_copied_stream_keeps_its_id(pg: PostgresStore) -> None:
     with pytest.raises(DatabaseError):
         pg.add_stream("other", 1.0, "{}", id=7)
     assert pg.find_stream("other") is None
+
+
+def test_nothing_is_written_after_an_event_that_the_database_has_lost(pg: PostgresStore, database_url: str) -> None:
+    """A standby was promoted that did not have it: the log would have a gap, and could not be replayed."""
+    lost, whole = add_streams(pg, 2)
+    epochs = take(database_url, lost, whole)
+    pg.append([event(row.id, number) for row in (lost, whole) for number in (1, 2)], epochs=epochs)
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM events WHERE stream = %s AND number = 2", (lost.id,))
+    with pytest.raises(DatabaseError):
+        pg.append([event(whole.id, 3), event(lost.id, 3)], [(whole.id, SNAPSHOT)], epochs=epochs)
+    assert (pg.last_number(whole.id), pg.read_snapshot_number(whole.id)) == (2, 0)
+    pg.append([event(lost.id, 2), event(lost.id, 3)], epochs=epochs)
+    baseline = BASELINE._replace(snapshot=SNAPSHOT._replace(number=3), removed=3)
+    pg.append([], [], [Erasure(lost.id, baseline)], epochs)
+    pg.append([event(lost.id, 4)], epochs=epochs)
+    assert [each.number for each in pg.read_events(lost.id)] == [4]

@@ -300,5 +300,5 @@ def test_a_role_that_may_not_read_is_refused(pg: PostgresStore, database_url: st
     edit(database_url, "REVOKE USAGE ON SCHEMA public FROM PUBLIC")
     with rejects(error=StoreError, code="refused"):
         PostgresStore(service_url)
-    with rejects(error=StoreError, code="unreadable"):
+    with rejects(error=StoreError, code="refused"):
         schema.create_schema(database_url, service_role="nobody at all")

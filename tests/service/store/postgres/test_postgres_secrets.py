@@ -191,10 +191,11 @@ def test_parameters_of_tls_are_honoured(secured: Secured) -> None:
         assert_secret(caught.value)
 
 
-def test_one_of_several_hosts_is_enough(secured: Secured) -> None:
+@pytest.mark.parametrize("options", ["", "?target_session_attrs=read-write"])
+def test_one_of_several_hosts_is_enough(secured: Secured, options: str) -> None:
     port = secured.cluster.port
     hosts = f"127.0.0.1:1,127.0.0.1:{port}"
-    url = f"postgresql://guest:{quote(PASSWORD, safe='')}@{hosts}/shop?target_session_attrs=read-write"
+    url = f"postgresql://guest:{quote(PASSWORD, safe='')}@{hosts}/shop{options}"
     with closing(open_store(url)) as store:
         assert store.name == f"postgresql://guest@{hosts}/shop"
         store.check_writable()

@@ -84,14 +84,20 @@ class Address:
         known = {name: value for name, value in known.items() if value} | given
         self._parameters = {**{name: value for name, value in DEFAULTS.items() if name not in known}, **given}
         self._options = known.get("options", "")
+        hosts = known.get("host") or known.get("hostaddr", "")
+        is_any = "target_session_attrs" not in given and known.get("target_session_attrs", "any") == "any"
+        self._finds_primary = "," in hosts and is_any
         self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
         """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        parameters = dict(self._parameters)
+        if self._finds_primary and "default_transaction_read_only" not in settings:
+            parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
         options.append(self._options)  # what comes last counts
         with self.translate_errors():
-            address = make_conninfo("", **{**self._parameters, "options": " ".join(options)})
+            address = make_conninfo("", **{**parameters, "options": " ".join(options)})
             return psycopg.connect(address, autocommit=True)
 
     @contextlib.contextmanager
@@ -118,6 +124,8 @@ class Address:
 
 def _describe(parameters: dict[str, str]) -> str:
     """Return an address with user, hosts, ports and database only."""
+    if "service" in parameters and "host" not in parameters:  # a section of a file that libpq reads
+        return f"postgresql:///?service={quote(parameters['service'])}"
     user = parameters.get("user", "")
     database = quote(parameters.get("dbname", user))
     hosts = (parameters.get("host") or parameters.get("hostaddr", "")).split(",")

@@ -154,6 +154,17 @@ def has_standby(connection: Connection) -> bool:
     return bool(names.strip()) and level in ("on", "remote_apply")
 
 
+def read_timeline(connection: Connection) -> str | None:
+    """Return the timeline of the database's log, which changes when a standby is promoted or the database is recovered
+    to an earlier time. None: it is a standby, or does not tell."""
+    query = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+    try:
+        row = connection.execute(query).fetchone()
+    except psycopg.errors.DatabaseError:  # a server that only speaks like PostgreSQL, or has revoked it
+        return None
+    return None if row is None else row[0]
+
+
 def hold_lock(connection: Connection) -> None:
     """Wait for :data:`LOCK`, and hold it until the end of the transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))

@@ -27,6 +27,7 @@ from windvane.service.store.postgres.schema import (
     hold_lock,
     name_problems,
     open_tables,
+    read_timeline,
     write_meta,
 )
 from windvane.service.store.postgres.writing import (
@@ -113,6 +114,7 @@ class PostgresStore(Lookups):
         self._needs_standby, self.shards = needs_standby, 0
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
+        self._timeline: str | None = None  # of the database's log, when streams were read last
         try:
             self.open()
         except BaseException as error:
@@ -126,13 +128,14 @@ class PostgresStore(Lookups):
         if self._is_open:
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
+            self._timeline = read_timeline(connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
             if self._needs_standby and not has_standby(connection):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
             with name_problems(self.address):
-                self.repair()
+                self.repair(pages=False)
         self._is_open = True
 
     def close(self) -> None:
@@ -152,9 +155,17 @@ class PostgresStore(Lookups):
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return what is missing or was changed of the tables, indexes and settings. PostgreSQL looks after pages."""
+        """Return what is missing or was changed of the tables, indexes and settings; with ``pages``, also the streams
+        that no node finds, because they are in a wrong shard. PostgreSQL looks after pages."""
         with self.reading() as connection:
             problems = find_damage(connection)
+            if pages and not problems:
+                rows = connection.execute("SELECT name, shard FROM streams ORDER BY id").fetchall()
+                problems += [
+                    f"the stream {name!r} is in shard {shard}, and belongs in shard {shard_of(name, self.shards)}"
+                    for name, shard in rows
+                    if shard != shard_of(name, self.shards)
+                ]
         self.is_checked = True
         return problems
 
@@ -205,7 +216,7 @@ class PostgresStore(Lookups):
         if self._held is not None:
             yield
             return
-        with self.pool.borrow() as connection, connection.transaction():
+        with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
             try:
                 names = expel_nodes(connection)
             except psycopg.errors.LockNotAvailable:
@@ -252,7 +263,17 @@ class PostgresStore(Lookups):
         if self._writer is None or not is_usable(self._writer):
             self._drop_writer()
             self._writer = self.address.connect(**self._settings)
+            self._check_timeline(self._writer)
         return self._writer
+
+    def _check_timeline(self, connection: Connection) -> None:
+        """Raise once after a standby was promoted, or the database was recovered to an earlier time.
+
+        Commits may be missing, and events that follow them must not be written: the streams have to be read again.
+        """
+        known, self._timeline = self._timeline, read_timeline(connection)
+        if known is not None and self._timeline not in (None, known):
+            raise DatabaseError("the database was promoted or recovered, and may have lost commits")
 
     def _drop_writer(self) -> None:
         if self._writer is not None:

@@ -3,6 +3,9 @@
 Events and snapshots are written by one statement, which is one round trip and its own transaction: the process cannot
 be stopped in the middle of it and keep the lock on its shards. The lock (FOR SHARE) makes the statement wait for a node
 that is taking a shard over, and that node for the statement; after waiting, PostgreSQL compares the epoch again.
+
+An event is written only if the one before it is there. The database may have lost it by the promotion of a standby
+that was behind, and a log with a gap could never be replayed.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any
 
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.records import Baseline, Erasure, FencedError, Snapshot, seal_row
+from windvane.service.store.records import Baseline, DatabaseError, Erasure, FencedError, Snapshot, seal_row
 
 ERASE_MS = 600_000
 """Milliseconds that an erasure may take. Measured: 200,000 events are deleted in 0.5 to 1.2 s."""
@@ -22,7 +25,13 @@ _FENCE = """fence AS MATERIALIZED (
     JOIN streams ON streams.id = claim.stream
     JOIN shards ON shards.shard = streams.shard AND shards.epoch = claim.epoch
     ORDER BY shards.shard FOR SHARE OF shards
-), gate AS MATERIALIZED (SELECT count(*) = cardinality(%b::bigint[]) AS is_open FROM fence)"""
+), gaps AS MATERIALIZED (
+    SELECT last.stream FROM unnest(%b::bigint[], %b::bigint[]) AS last (stream, number)
+    WHERE NOT EXISTS (SELECT FROM events WHERE events.stream = last.stream AND events.number = last.number)
+    AND NOT EXISTS (SELECT FROM baselines WHERE baselines.stream = last.stream AND removed >= last.number)
+), gate AS MATERIALIZED (
+    SELECT count(*) = cardinality(%b::bigint[]) AND NOT EXISTS (SELECT FROM gaps) AS is_open FROM fence
+)"""
 _EVENTS = """stored AS (
     INSERT INTO events SELECT * FROM unnest(
         %b::bigint[], %b::bigint[], %b::double precision[], %b::smallint[], %b::text[], %b::text[],
@@ -79,14 +88,18 @@ def _write(
     streams = list(epochs)
     columns = _transpose(events, EVENT_COLUMNS)
     columns[2] = [time + 0.0 for time in columns[2]]  # SQLite stores -0.0 as 0.0
-    values: list[Any] = [streams, list(epochs.values()), streams, *columns]
+    first = {event.stream: event.number for event in reversed(events)}
+    before = {stream: number - 1 for stream, number in first.items() if number > 1 and stream in epochs}
+    values: list[Any] = [streams, list(epochs.values()), list(before), list(before.values()), streams, *columns]
     query = _WITH_EVENTS
     if snapshots:
         query = _WITH_SNAPSHOTS
         rows = [seal_row("snapshots", stream, *snapshot) for stream, snapshot in snapshots.items()]
         values += _transpose(rows, SNAPSHOT_COLUMNS)
     for (passed,) in connection.execute(query, values, prepare=True, binary=True):
-        raise FencedError(epochs.keys() - set(passed))
+        if fenced := epochs.keys() - set(passed):
+            raise FencedError(fenced)
+        raise DatabaseError("stored events are missing: a backup was restored, or a standby promoted that was behind")
 
 
 def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:

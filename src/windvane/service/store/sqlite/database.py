@@ -16,6 +16,7 @@ from windvane.service.store.records import READ_ERRORS, StoreError, Value, is_da
 
 PAGE_BYTES = 4096  # fixed, so that the first page of every store has the same layout: see opening.py
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
+FILL_KIB = 1 << 16  # of memory while a new file is filled: entries of indexes come in any order, and pages change often
 MOST_LINES = 20  # of SQLite's own check: enough to see the damage
 
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens", "baselines"})
@@ -93,6 +94,7 @@ def create_tables(path: Path, fill: Callable[[sqlite3.Connection], None] = lambd
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA cache_size=-{FILL_KIB}")
         connection.execute("PRAGMA secure_delete=ON")  # what is erased later must not be left on a page from now
         connection.execute("BEGIN IMMEDIATE")
         if not read_schema(connection):

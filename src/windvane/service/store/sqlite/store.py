@@ -11,7 +11,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
@@ -83,25 +83,28 @@ class SqliteStore(StoreFile):
             self._has_erased = self._has_erased or has_erased
             self.check_in_place()
             self.mark_acknowledged({event.stream: event.number for event in events})
-        if has_erased:
-            self._try_to_purge()
+        if has_erased:  # events of removed streams are left to others: deleting them may take long
+            self._try_to_purge(self._empty_log)
 
     def purge(self) -> bool:
         """Delete the rest of what was erased: events of removed streams, and copies in the write-ahead log. Return
         whether nothing is left; readers may keep it from being done, so that it must be called again."""
-        if not self._has_erased:
-            return True
-        while self._continue_removal():
+        while self._is_removing:
+            self._continue_removal()
             time.sleep(_PAUSE)
+        return not self._has_erased or self._empty_log()
+
+    def _empty_log(self) -> bool:
+        """Empty the write-ahead log, which has copies of what was erased; return whether that was possible."""
         with self._writing:
             self.check_in_place()
             self._has_erased = not empty_log(self.path)
             return not self._has_erased
 
-    def _try_to_purge(self) -> None:
+    def _try_to_purge(self, purge: Callable[[], bool]) -> None:
         """Purge after a commit, which an error must not make appear to have failed."""
         try:
-            self.purge()
+            purge()
             copies = list_copies(self.path)
             if copies and copies != self._reported_copies:
                 log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
@@ -109,9 +112,11 @@ class SqliteStore(StoreFile):
         except (OSError, *STORE_ERRORS) as error:
             log.warning("%s: erased data cannot be purged now (%s); it is tried again", self.path, error)
 
-    def _continue_removal(self) -> bool:
+    def _continue_removal(self) -> None:
+        """Delete some events of removed streams."""
         with self._writing, self._transaction() as connection:
-            return continue_removal(connection)
+            self._is_removing = continue_removal(connection)
+            self._has_erased = self._has_erased or self._is_removing
 
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""
@@ -257,8 +262,8 @@ class SqliteStore(StoreFile):
             marks.remove(row.id)
         with self._writing, self._transaction() as connection:
             begin_removal(connection, row.id)
-            self._has_erased = True
-        self._try_to_purge()
+            self._has_erased = self._is_removing = True
+        self._try_to_purge(self.purge)
 
     def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:  # a file has no shards
         """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""

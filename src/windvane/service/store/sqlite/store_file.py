@@ -106,6 +106,7 @@ class StoreFile:
         self._writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
         self._reported_copies: list[str] = []  # old files in which nothing is erased
         self._has_erased = not shared  # something may have been erased that the write-ahead log still has
+        self._is_removing = not shared  # events of removed streams may be left
         self._lock: filelock.BaseFileLock | None = None if shared else lock_store(self.path)
         try:
             self._open(accept_old)

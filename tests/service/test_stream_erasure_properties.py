@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.erasing import DAY, SHOP, erase, has_mark, offer_vectors
+from support.erased_shop import DAY, SHOP, erase, has_mark, offer_vectors
 from support.server import Local
 from support.stores import verify
 from windvane.service import stream_erasure

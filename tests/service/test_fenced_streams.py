@@ -1,0 +1,139 @@
+"""Streams that another node takes at the worst moment: nothing is acknowledged that is not stored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from support import backends
+from support.backends import Databases
+from support.postgres import Cluster
+from support.refusals import rejects
+from support.server import ARMS, Local, run_local, until
+from windvane.service import event_lookup, snapshots
+from windvane.service.event_lookup import EventLookup, EventsNotLoadedError, Wanted
+from windvane.service.problems import Problem
+from windvane.service.recovery import rebuild_stream
+from windvane.service.store import LATE, DamageError, Event
+from windvane.service.turns import hold
+
+RAW = json.dumps(ARMS).encode()
+SHOP = "/v1/streams/shop"
+
+
+@pytest.fixture
+def service(cluster: Cluster, template: str, tmp_path: Path) -> Iterator[Local]:
+    """A service on PostgreSQL with a stream."""
+    backends.current = Databases(cluster, template)  # the fixture ``backend`` drops them
+    with run_local(tmp_path / "a.db") as running:
+        running.create()
+        yield running
+
+
+def end_epoch(service: Local, name: str = "shop") -> None:
+    """Take the shard of a stream as another node would, and give it back."""
+    shard = service.engine.placement.shard_of(name)  # type: ignore[union-attr]
+    with service.store.pool.borrow() as connection:
+        connection.execute("UPDATE shards SET epoch = nextval('epochs') WHERE shard = %s", (shard,))
+
+
+def test_events_of_a_stream_that_is_being_deleted_are_stored_or_not_acknowledged(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, stream, go, append = service.engine, service.engine.streams["shop"], threading.Event(), service.store.append
+    monkeypatch.setattr(service.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
+
+    async def scene() -> None:
+        decision = asyncio.create_task(engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time())))
+        await asyncio.sleep(0.05)
+        removal = asyncio.create_task(engine.registry.remove("shop"))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(end_epoch, service)
+        go.set()
+        for task in (decision, removal):
+            with rejects(error=Problem, code="unavailable"):
+                await task
+
+    service.run(scene())
+    until(lambda: service.get(SHOP).status_code == 200)
+    assert service.info()["events"] == 0
+
+
+def test_a_shard_whose_stream_somebody_deleted_is_served_again(service: Local) -> None:
+    with service.store.pool.borrow() as connection:
+        connection.execute("DELETE FROM streams WHERE name = 'shop'")
+    assert service.post(f"{SHOP}/decisions", ARMS).status_code == 503
+    until(lambda: service.get(SHOP).status_code == 404)
+    service.create()
+    assert service.post(f"{SHOP}/decisions", ARMS).status_code == 201
+
+
+@pytest.mark.parametrize("error", [DamageError("a damaged page"), RuntimeError("a bug")])
+def test_a_stream_that_cannot_be_read_does_not_keep_the_others_from_being_served(
+    service: Local, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    service.create("other")
+    shop = service.engine.rows["shop"].id
+    monkeypatch.setattr("windvane.service.cluster.placement.rebuild_stream", _fail_for(shop, error))
+    end_epoch(service)
+    until(lambda: "shop" in service.engine.unavailable)
+    recoveries = service.engine.recoveries
+    assert service.post("/v1/streams/other/decisions", ARMS).status_code == 201
+    assert service.engine.recoveries == recoveries
+
+
+def _fail_for(stream: int, error: Exception) -> Any:
+    def rebuild(row: Any, store: Any) -> Any:
+        if row.id == stream:
+            raise error
+        return rebuild_stream(row, store)
+
+    return rebuild
+
+
+def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, stream = service.engine, service.engine.streams["shop"]
+    copies: list[int] = []
+    copy = stream.copy
+    monkeypatch.setattr(stream, "copy", lambda: copies.append(stream.number) or copy())  # type: ignore[func-returns-value]
+
+    async def scene() -> None:
+        await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1)
+        with hold(stream):
+            await engine.commit(stream)
+            assert not copies
+        await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        assert copies
+
+    service.run(scene())
+
+
+def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_lookup, "RECENT", 4)
+    lookup = EventLookup(Mock(is_remote=True), 1)
+    began, later, earlier = lookup.begin_fetch(), Wanted("key", "k15"), Wanted("key", "none")
+    for number in range(1, 21):
+        lookup.add(Event(1, number, 1.0, LATE, None, f"k{number}", b"{}"))
+    lookup.forget(20)
+    lookup.supply(earlier, [], began)
+    assert lookup.with_key("none") is None
+    lookup.supply(later, [], began)
+    with pytest.raises(EventsNotLoadedError):  # it was stored after the fetch had begun
+        lookup.with_key("k15")
+    lookup.discard(earlier, began)
+    lookup.add(Event(1, 21, 1.0, LATE, None, "k21", b"{}"))
+    lookup.forget(21)
+    lookup.supply(earlier, [], began)
+    with pytest.raises(EventsNotLoadedError):  # what was stored since then is no longer remembered
+        lookup.with_key("none")
