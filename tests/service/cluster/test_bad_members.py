@@ -10,6 +10,7 @@ import pytest
 from support.cluster_drill import ClusterLoad
 from support.nodes import SHARDS, ServiceCluster
 from support.server import ARMS, until
+from windvane.cluster_map import shard_of
 from windvane.service.store.migrations import FORMAT
 from windvane.service.store.records import seal_row
 
@@ -120,3 +121,14 @@ def test_the_map_is_edited_under_load(nodes: ServiceCluster) -> None:
     load.end()
     load.check()
     nodes.verify()
+
+
+def test_a_stream_is_removed_from_the_database_by_hand(nodes: ServiceCluster) -> None:
+    """A write to it fails as if its shard were lost; the other streams of the shard are served again."""
+    nodes.start("a", "b")
+    first, second = nodes.create_streams(["s1", "s12"])
+    assert shard_of(first, SHARDS) == shard_of(second, SHARDS)
+    nodes.decide(first)
+    nodes.execute("DELETE FROM streams WHERE name = %s", first)
+    until(lambda: nodes.nodes["a"].call("POST", f"/v1/streams/{first}/decisions", ARMS)[0] == 404)
+    nodes.decide(second)

@@ -8,6 +8,7 @@ released only once all events and snapshots of its streams are stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 5.0  # to wait for the keeper to join
 LOADERS = 2  # threads that load streams
+MOVE_SECONDS = 1.0  # in which it should be known who owns a shard that moves; then requests are told to try again
 RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
 
 log = logging.getLogger("windvane.service")
@@ -70,6 +72,7 @@ class Placement:
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
         self._releasing: set[int] = set()  # shards that are about to be
         self._loading: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()  # set, and cleared at once, when the map or the shards have changed
         self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
         self.on_map: Callable[[ShardMap], object] = lambda _: None
         """Called with the map when it has changed."""
@@ -145,6 +148,7 @@ class Placement:
         """Serve the shards that the keeper has taken, and drop those that it has lost."""
         if self._engine.failure is not None or self.keeper is None:
             return  # the recovery begins with the shards that are owned then
+        self._note_change()
         owned = self.keeper.epochs
         self._drop([shard for shard, epoch in self.epochs.items() if owned.get(shard) != epoch])
         taken = {s: e for s, e in owned.items() if s not in self.epochs and self._fenced.get(s) != e}
@@ -205,6 +209,7 @@ class Placement:
         return [row for row in self._engine.rows.values() if self.shard_of(row.name) in shards]
 
     def _note_map(self, shard_map: ShardMap) -> None:
+        self._note_change()
         self.on_map(shard_map)
 
     def list_known(self) -> dict[int, int]:
@@ -288,16 +293,39 @@ class Placement:
         Whatever is waited for, the shard may be lost and taken again meanwhile: then everything is looked at again, so
         that a stream that exists is never said to be unknown.
         """
-        shard, engine = self.shard_of(name), self._engine
+        shard, engine, end = self.shard_of(name), self._engine, time.monotonic() + MOVE_SECONDS
         while True:
             if (future := self._leaving.get(shard) or self._opening.get(shard)) is not None:
                 await asyncio.shield(future)
                 continue
             engine.refuse_if_not_ready()
+            if self._is_moving(shard) and time.monotonic() < end:
+                await self._wait_for_change(end)
+                continue
             self.find_epoch(name)
             if name not in engine.rows or name in engine.streams or name in engine.unavailable:
                 return
             await asyncio.shield(self._load(engine.rows[name]))
+
+    def _is_moving(self, shard: int) -> bool:
+        """Return whether it is not known for the moment which node owns a shard, and should be known soon."""
+        keeper = self.keeper
+        if keeper is None or keeper.problem is not None:
+            return False
+        epoch, owner = keeper.owns(shard), keeper.map.owners.get(shard)
+        if epoch is not None:
+            return self.epochs.get(shard) != epoch
+        return owner is None or owner.instance == keeper.node.instance
+
+    async def _wait_for_change(self, end: float) -> None:
+        """Wait until the map or the shards of this node change, at most until ``end`` (``time.monotonic()``)."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(end - time.monotonic()):
+                await self._changed.wait()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed.clear()
 
     def admit(self, stream: Stream) -> None:
         """Let the events of a stream be written in the current epoch of its shard."""
