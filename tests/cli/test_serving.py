@@ -14,6 +14,7 @@ import pytest
 
 import windvane
 from support.commands import windvane_command, windvane_server
+from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import parse_json, run_command, until
 from windvane.records import to_json
@@ -108,6 +109,18 @@ def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
     with rejects("host"):
         serve(tmp_path / "a.db", host=host, port=0)
     assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"), [({"node": "a b"}, "node"), ({"node_url": "http://u:hidden@h:1"}, "node_url")]
+)
+def test_a_node_of_a_wrong_name_creates_no_store(
+    cluster: Cluster, database: str, settings: dict[str, str], argument: str
+) -> None:
+    with rejects(argument) as caught:
+        serve(cluster.url(database), port=0, **settings)  # type: ignore[arg-type]
+    assert "hidden" not in str(caught.value)
+    assert cluster.execute("SELECT FROM pg_class WHERE relname = 'meta'", database=database) == []
 
 
 def test_limits_of_a_server(tmp_path: Path) -> None:

@@ -69,3 +69,14 @@ def test_errors_of_stores_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("text")
     fails("restore text.db --store a.db", tmp_path, "text.db")
     assert files(tmp_path) - {"a.db.lock"} == {"text.db"}
+
+
+def test_a_stream_is_deleted_in_one_place_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both options it would not be clear in which one; a variable may be set for other commands."""
+    line = ["streams", "delete", "a", "--yes"]
+    places = ["--url", "http://127.0.0.1:1", "--store", str(tmp_path / "a.db")]
+    for options in (places, places[2:] + places[:2]):
+        result = run_command(*line, *options)
+        assert (result.returncode, "--url and --store must not be given together" in result.stderr) == (2, True)
+    monkeypatch.setenv("WINDVANE_STORE", str(tmp_path / "a.db"))
+    assert "must be an address" in run_command("streams", "list", "--url", "nowhere").stderr

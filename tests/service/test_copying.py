@@ -242,8 +242,13 @@ def test_a_database_that_is_served_is_refused(
     fill(database_url, "b")
     values = "'i', 'node-7', 'http://h', '1', 4, now(), now() + interval '1 hour'"
     cluster.execute(f"INSERT INTO nodes VALUES ({values})", database=database)
-    for places in ((tmp_path / "a.db", database_url), (database_url, tmp_path / "a.db")):
+    for places in (
+        (tmp_path / "a.db", database_url),
+        (database_url, tmp_path / "a.db"),
+        (database_url, tmp_path / "n"),
+    ):
         assert "is served by the nodes node-7; stop them first" in refuse("in_use", *places)
+    assert not (tmp_path / "n").exists()
     # A node whose lease has run out is removed, and what it still writes is refused.
     cluster.execute("UPDATE nodes SET lease_until = now() - interval '1 second'", database=database)
     cluster.execute("UPDATE shards SET node = 'i', epoch = -5", database=database)

@@ -29,6 +29,17 @@ def make_sqlite_error() -> sqlite3.Error:
         (sqlite3.OperationalError("/srv/secret.db: was moved"), "disk", f"disk: {CAUSES['disk']}"),
         (DamageError("page 3 of /srv/secret.db"), "damaged", f"damaged: {CAUSES['damaged']}"),
         (StoreError(Path("/srv/secret.db"), "repair_failed", "no"), "damaged", f"damaged: {CAUSES['damaged']}"),
+        (StoreError("postgresql://h/db", "unreachable", "no"), "database", f"database: {CAUSES['database']}"),
+        (
+            StoreError("postgresql://h/db", "refused", "permission denied"),
+            "database",
+            "database: the database cannot be used; the log says why",
+        ),
+        (
+            StoreError("postgresql://h/db", "not_a_store", "has tables (secret)"),
+            "database",
+            "database: the database has tables of another application",
+        ),
         (KeyError("/srv/secret.db"), "internal", f"internal: {CAUSES['internal']}"),
     ],
 )

@@ -78,7 +78,6 @@ class Peer:
             on_lost=self._note_lost,
             on_map=lambda shard_map: self.log.append(("map", shard_map)),
             on_excess=self._give_up,
-            on_refused=self._note_refusal,
             **{**FAST, **options},
         )
 

@@ -126,14 +126,18 @@ def hide_password(store: str) -> str:
     return store
 
 
-Store = Annotated[
-    str,
-    typer.Option(
+def _build_store_option(*, is_eager: bool = False) -> Any:
+    return typer.Option(
         "--store",
         envvar="WINDVANE_STORE",
         callback=hide_password,
+        is_eager=is_eager,
         help="The store that holds all data: an SQLite file, or postgresql://user@host/database.",
-    ),
-]
+    )
+
+
+Store = Annotated[str, _build_store_option()]
+EarlyStore = Annotated[str, _build_store_option(is_eager=True)]
+"""The same, read before other options, whose callbacks can see whether it was given."""
 DEFAULT_STORE = "windvane.db"
 PORT_HELP = "Port; 0 chooses a free one."

@@ -14,7 +14,7 @@ import typer
 from windvane.cli import FAILED, InputError
 from windvane.cli.commands import Group
 from windvane.cli.console import Answer, Table
-from windvane.cli.options import DEFAULT_STORE, Store
+from windvane.cli.options import DEFAULT_STORE, EarlyStore
 from windvane.cli.stores import open_store
 from windvane.cli.stream_copies import copy, move
 from windvane.records import to_plain
@@ -48,12 +48,20 @@ OptionalName = Annotated[
 _URL_HELP = "Address of a running service that does it, in place of --store."
 
 
+def _refuse_both(context: typer.Context, url: str | None) -> str | None:
+    """Raise if a store was named, too: what is changed must not depend on which of them counts."""
+    source = context.get_parameter_source("store")
+    if url is not None and source is not None and source.name == "COMMANDLINE":
+        raise InputError("--url and --store must not be given together: a service has a store of its own")
+    return url
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the streams are: in a store, or at the address of a service."""
 
-    store: Store = DEFAULT_STORE
-    url: Annotated[str | None, typer.Option("--url", help=_URL_HELP, show_default=False)] = None
+    store: EarlyStore = DEFAULT_STORE
+    url: Annotated[str | None, typer.Option("--url", help=_URL_HELP, show_default=False, callback=_refuse_both)] = None
 
     def ask(self, call: Callable[[Client], T], work: Callable[[Engine], Awaitable[T]]) -> T:
         """Return the result of ``call`` to a service, or of ``work`` on the store."""
@@ -69,7 +77,7 @@ class Place:
                 return run_offline(self.store, work)
             except StoreError as error:
                 is_served = error.code == "in_use" and not is_postgres(self.store)
-                hint = "; stop it, or give its address as --url" if is_served else ""
+                hint = "; or give its address as --url" if is_served else ""
                 raise InputError(f"{error}{hint}") from None
 
 

@@ -119,6 +119,8 @@ def copy_streams(
     _refuse_same_store(source, target)
     with contextlib.closing(open_store(source, create=False)) as old:
         rows = _choose(old, names)
+        with _name_errors(old, old), old.hold():
+            pass  # or the target would be created although the source is served
         with contextlib.closing(open_store(target)) as new:
             transfer = _Transfer(old, new, progress)
             result = CopyResult(old.name, new.name, move)

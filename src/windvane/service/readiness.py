@@ -30,12 +30,19 @@ CAUSES = {
 
 CAUSES_OF_STORES = {
     "unreachable": "database",
+    "refused": "database",
+    "not_a_store": "database",
     "clock": "clock",
     "name_taken": "name",
     "no_standby": "standby",
     "format": "format",
 }
 """The cause by the code of a :class:`windvane.service.store.StoreError`; for any other code it is "damaged"."""
+DETAILS_OF_STORES = {
+    "refused": "the database cannot be used; the log says why",
+    "not_a_store": "the database has tables of another application",
+}
+"""By the same code: the sentence, where that of the cause is not true."""
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
@@ -73,7 +80,7 @@ class NotReady(NamedTuple):
         if isinstance(error, MisplacedError):
             return cls.of("misplaced")
         if isinstance(error, StoreError) and error.code in CAUSES_OF_STORES:
-            return cls.of(CAUSES_OF_STORES[error.code])
+            return cls.of(CAUSES_OF_STORES[error.code], DETAILS_OF_STORES.get(error.code, ""))
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
         if isinstance(error, DatabaseError):

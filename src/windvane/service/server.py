@@ -102,6 +102,7 @@ def serve(
     for argument, value in (("node", node), ("node_url", node_url), ("ha", ha or None)):
         if value is not None and not options:
             raise ArgumentError(argument, value, "left out: the store is a file, which only one server can use")
+    _check_node(node, node_url)  # before a store is created
     with (
         _bind(host, port) as listener,
         _exit_in_time() as begin_exit,
@@ -129,18 +130,24 @@ def serve(
         log.info("stopped")
 
 
+def _check_node(node: str | None, url: str | None) -> None:
+    """Raise if the name or the address of a node is not valid."""
+    if node and not re.fullmatch(NODE_NAME, node):
+        raise ArgumentError("node", node, "1 to 64 letters, digits, '.', '_' and '-'")
+    try:
+        Address(url or "http://127.0.0.1", {}, 1.0)
+    except ValueError:
+        got = "another value" if url and "@" in url else None  # it may have a password
+        raise ArgumentError("node_url", url, "an address such as http://10.0.0.5:8000", got=got) from None
+
+
 def _describe_node(listener: socket.socket, host: str, node: str | None, url: str | None) -> NodeSettings:
     """Return the name and the address of this server; raise if they are not valid."""
     port = listener.getsockname()[1]
     if host in ("0.0.0.0", "[::]"):
         host = socket.gethostname()
     name, address = node or f"{socket.gethostname()}-{port}", (url or f"http://{host}:{port}").rstrip("/")
-    if not re.fullmatch(NODE_NAME, name):
-        raise ArgumentError("node", name, "1 to 64 letters, digits, '.', '_' and '-'")
-    try:
-        Address(address, {}, 1.0)
-    except ValueError:
-        raise ArgumentError("node_url", address, "an address such as http://10.0.0.5:8000") from None
+    _check_node(name, address)  # the name of the machine may not be a valid one
     return NodeSettings(name, address, windvane.__version__)
 
 

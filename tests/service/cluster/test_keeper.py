@@ -190,7 +190,7 @@ def test_nothing_is_done_for_a_node_that_has_stopped(peers: Peers) -> None:
 # --- who may join ----------------------------------------------------------------------------------------------------
 
 
-def test_a_second_node_of_a_name_is_refused(peers: Peers) -> None:
+def test_a_second_node_of_a_name_is_refused(peers: Peers, caplog: pytest.LogCaptureFixture) -> None:
     (first,) = peers.start("a", changes={"url": "http://first:1"})
     second = peers.add("a", changes={"url": "http://second:2"}).start()
     with pytest.raises(StoreError) as caught:
@@ -200,6 +200,7 @@ def test_a_second_node_of_a_name_is_refused(peers: Peers) -> None:
     until(lambda: not second.keeper.is_running)
     until(lambda: second.refusal is caught.value)
     assert second.keeper.problem is caught.value
+    assert "already running" not in caplog.text  # whoever tries again, with a new keeper, logs it once
     assert first.count_owned() == COUNT
 
 

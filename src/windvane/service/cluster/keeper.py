@@ -295,6 +295,7 @@ class Keeper:
 
     def _note_refusal(self, error: StoreError) -> None:
         """End if the node has never been in the cluster: somebody has started it with wrong settings."""
-        self._note_problem(error)
-        if not self._member.has_ever_joined:
-            self._refusal = error
+        if self._member.has_ever_joined:
+            self._note_problem(error)
+        else:  # the caller logs it, once, however often it tries again
+            self._problem = self._refusal = error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,7 @@ class Placement:
         self._engine, self.node = engine, node
         self.keeper: Keeper | None = None  # once the database was reached
         self._secret = ""
+        self._joining, self._is_stopped = threading.Lock(), False  # a node that has stopped must not join
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
         self.fenced = 0  # commits of which a part was refused, because another node had taken shards
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
@@ -89,7 +91,8 @@ class Placement:
         warm_up([AdaptiveGLMUCB])  # before the node has shards, whose streams nobody else would serve meanwhile
         if self.keeper is None:
             self._secret = store.read_secret()
-            self.keeper = self._join(store)
+            self._join(store)
+        assert self.keeper is not None
         try:
             if not self.keeper.wait_until_joined(JOIN_SECONDS):
                 raise self.keeper.problem or DatabaseError("the database does not respond")
@@ -109,8 +112,8 @@ class Placement:
         self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
         self.sync()
 
-    def _join(self, store: Any) -> Keeper:
-        """Begin to hold leases, in a thread of the keeper."""
+    def _join(self, store: Any) -> None:
+        """Begin to hold leases, in a thread of the keeper, unless the service was stopped meanwhile."""
         from windvane.service.cluster.keeper import Keeper  # it needs psycopg
 
         keeper = Keeper(
@@ -123,12 +126,17 @@ class Placement:
             on_map=self._note_map,
             on_excess=self.give_up,
         )
-        keeper.start()
-        return keeper
+        with self._joining:
+            if self._is_stopped:
+                raise RuntimeError("the service is stopping")
+            keeper.start()
+            self.keeper = keeper
 
     async def stop(self) -> None:
         """Release all shards, whose streams are stored."""
         self.epochs = {}
+        with self._joining:
+            self._is_stopped = True
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.stop)
         self._threads.shutdown(wait=False)

@@ -138,3 +138,13 @@ def test_a_table_that_grew_after_its_plans_were_made_is_not_scanned(pg: Postgres
         assert "Seq Scan" not in plan, plan
         assert "Hash" not in plan, plan
         assert "Index" in plan
+
+
+def test_what_no_text_in_a_database_can_be_is_not_found(pair: Pair) -> None:
+    """Whatever a client sends as an id must not look like a failure of the database, nor disturb other lookups."""
+    event = Event.create(b"start", 1, 1, 1.0, sorted(KINDS)[0], "d", "k", b"{}", None)
+    for store in pair:
+        store.append([event])
+        assert store.events_of_decision(1, "d\0") == []
+        assert store.event_with_key(1, "\0k") is None
+        assert store.find_events([(1, "\0"), (1, "k")], [(1, "a\0b"), (1, "d")]) == [event]

@@ -8,6 +8,7 @@ back would be found late. Here the caller connects, and fails or succeeds at onc
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from windvane.service.store.records import DamageError, DatabaseError, StoreError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+# An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 DEFAULTS: dict[str, str | int] = {
     "application_name": "windvane",

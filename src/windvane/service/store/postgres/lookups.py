@@ -17,6 +17,8 @@ CHUNK, CHUNK_BYTES = 1000, 1 << 20
 READ_IDLE_MS = 600_000
 """Milliseconds that a long transaction may wait for its process, which may be replaying events. Running servers never
 wait for its locks: a read transaction has none, and the other one is for a store without servers."""
+NUL = "\0"
+"""No text in PostgreSQL has it, and a statement with it fails: what has it in a request is not stored."""
 
 _EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
 _SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
@@ -113,17 +115,21 @@ class Lookups:
 
     def events_of_decision(self, stream: int, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
+        if NUL in decision:
+            return []
         return [Event._make(row) for row in self.query(BY_DECISION, stream, decision)]
 
     def event_with_key(self, stream: int, key: str) -> Event | None:
         """Return the event of the request with this Idempotency-Key."""
+        if NUL in key:
+            return None
         return next((Event._make(row) for row in self.query(BY_KEY, stream, key)), None)
 
     def find_events(
         self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
     ) -> list[Event]:
         """Return the events with these keys, and those of these decisions, by stream and in order."""
-        columns = [[pair[i] for pair in pairs] for pairs in (keys, decisions) for i in (0, 1)]
+        columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
         found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
         return [found[place] for place in sorted(found)]
 
