@@ -79,9 +79,11 @@ class Node:
             return self.call("GET", "/readyz")[1].get("cause")
         return None
 
-    def read_owners(self) -> dict[int, str]:
-        """Return the owners of shards as this node knows them, and serves them itself."""
-        nodes = self.call("GET", "/v1/cluster")[1]["nodes"]
+    def read_owners(self) -> dict[int, str] | None:
+        """Return the owners of shards as this node knows them, and serves them itself; None if it wants a token."""
+        nodes = self.call("GET", "/v1/cluster")[1].get("nodes")
+        if nodes is None:
+            return None
         own = self.call("GET", "/readyz")[1].get("shards", [])
         owners = {shard: node["name"] for node in nodes for shard in node["shards"] if node["name"] != self.name}
         return owners | dict.fromkeys(own, self.name)
@@ -206,7 +208,12 @@ class ServiceCluster:
         """Run a statement as the superuser; return its rows. The connection is kept: this is called often."""
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self.server.url(self.database), autocommit=True)
-        cursor = self._connection.execute(sql.encode(), values or None)
+        try:
+            cursor = self._connection.execute(sql.encode(), values or None)
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+            return self.execute(sql, *values)  # the server was restarted meanwhile
         return cursor.fetchall() if cursor.description else []
 
     def read_owners(self) -> dict[int, str]:
@@ -236,7 +243,7 @@ class ServiceCluster:
             counts = [list(owners.values()).count(name) for name in expected]
             if sum(counts) < SHARDS or max(counts) - min(counts) > 1:
                 return False
-            return all(self.nodes[name].read_owners() == owners for name in expected)
+            return all(self.nodes[name].read_owners() in (None, owners) for name in expected)
 
         until(lambda: all(self.nodes[name].is_ready() for name in expected), 60.0)
         until(is_balanced, 60.0)

@@ -15,7 +15,6 @@ from windvane.service.cluster.shard_map import Node
 from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.postgres.schema import create_schema
-from windvane.service.store.records import StoreError
 
 COUNT = 64
 FAST = {"lease": 0.6, "tick": 0.1}  # with other tests on the same machine, a keeper may be late by a few ticks
@@ -67,7 +66,6 @@ class Peer:
         self.log: list[tuple[str, Any]] = []
         self.owned: dict[int, int] = {}  # as the callbacks tell
         self.is_obedient = options.pop("is_obedient", True)
-        self.refusal: StoreError | None = None
         changes, self.count = options.pop("changes", {}), options.pop("count", COUNT)
         self.keeper = Keeper(
             self.address,
@@ -89,9 +87,6 @@ class Peer:
         self.log.append(("lost", shards))
         for shard in shards:
             self.owned.pop(shard, None)
-
-    def _note_refusal(self, error: StoreError) -> None:
-        self.refusal = error
 
     def _give_up(self, shards: frozenset[int]) -> None:
         self.log.append(("excess", shards))
