@@ -264,14 +264,17 @@ class ServiceCluster:
         shard = next(shard for shard, name in self.read_owners().items() if name == owner)
         return self.create_streams(name_streams([shard], prefix), **settings)[0]
 
-    def decide(self, stream: str, key: str | None = None, node: Node | None = None) -> dict[str, Any]:
+    def decide(
+        self, stream: str, key: str | None = None, node: Node | None = None, seconds: float = 30.0
+    ) -> dict[str, Any]:
         """Decide at one node or any, and again until one answers."""
-        answer: dict[str, Any] = self.ask("POST", f"/v1/streams/{stream}/decisions", ARMS, key, 201, node=node)
+        path = f"/v1/streams/{stream}/decisions"
+        answer: dict[str, Any] = self.ask("POST", path, ARMS, key, 201, node=node, seconds=seconds)
         return answer
 
     def ask(
         self, method: str, path: str, body: Any = None, key: str | None = None, expected: int = 200,
-        node: Node | None = None,
+        node: Node | None = None, seconds: float = 30.0,
     ) -> Any:  # fmt: skip
         """Send a request to one node, or one after the other, until it is answered; 503 and 504 are no answer."""
 
@@ -285,7 +288,7 @@ class ServiceCluster:
             return None
 
         asked = list(self.nodes.values()) if node is None else [node]
-        return until(attempt, 30.0)
+        return until(attempt, seconds)
 
     def read_log(self, stream: str) -> list[dict[str, Any]]:
         """Return the events of a stream as the database has them."""
