@@ -10,29 +10,38 @@ It starts a private PostgreSQL server (initdb) on a unix socket, with fsync, and
   the moment at which it owns the shard.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20.
+
+To show what limits the throughput, it also prints the milliseconds of processor time that a pair costs, in the servers,
+in PostgreSQL and in the load generator, how busy the cores were, and how long the disk takes for one flush.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import http.client
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
+import uvloop
+from common import read_processor_seconds
+from load import Work, drive
 
-from service import ARMS, DIM, Load
+from service import ARMS, DIM, LOAD_SECONDS
 from support.postgres import Cluster
 from windvane import Agent, Client
 from windvane.agent.times import read_clock
@@ -99,8 +108,99 @@ def find_owners(node: Node) -> dict[int, str]:
 # --- throughput ------------------------------------------------------------------------------------------------------
 
 
+class Target(NamedTuple):
+    """A stream, and the address of the server that is asked about it."""
+
+    url: str
+    stream: str
+
+
+class Loads:
+    """Loads of the same kind, made one after the other: rates, times of requests, and what they cost.
+
+    Parameters
+    ----------
+    nodes
+        The servers whose processor time is counted.
+    cluster
+        The PostgreSQL server whose processor time is counted.
+    """
+
+    def __init__(self, nodes: list[Node], cluster: Cluster) -> None:
+        self._nodes, self._cluster = nodes, cluster
+        self._processor = np.zeros(3)
+        self._elapsed, self._pairs = 0.0, 0
+        self.rates: list[float] = []
+        self._seconds: list[float] = []
+
+    def run(self, targets: list[Target], pairs: int, connections: int) -> None:
+        """Make pairs at every target at once, each with its own connections."""
+        before = self._read_processor()
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as generator:
+            elapsed, processor, seconds = generator.submit(drive_all, targets, pairs, connections).result(LOAD_SECONDS)
+        self._processor += [*(self._read_processor() - before), processor]
+        self._elapsed += elapsed
+        self._pairs += pairs * len(targets)
+        self.rates.append(pairs * len(targets) / elapsed)
+        self._seconds += seconds
+
+    def _read_processor(self) -> np.ndarray:
+        processes = [[node.process.pid for node in self._nodes], list_database_processes(self._cluster)]
+        return np.array([sum(map(read_processor_seconds, group)) for group in processes])
+
+    def describe(self) -> str:
+        return f"{np.median(self.rates):.0f} {1e3 * float(np.percentile(self._seconds, 99)):8.2f}"
+
+    def describe_costs(self) -> str:
+        parts = " + ".join(f"{1e3 * seconds / self._pairs:.2f}" for seconds in self._processor)
+        return f"{parts} ms, cores {self._processor.sum() / self._elapsed / (os.cpu_count() or 1):.0%} busy"
+
+
+def drive_all(targets: list[Target], pairs: int, connections: int) -> tuple[float, float, list[float]]:
+    """Return the seconds that the pairs took, the processor time of this process, and the seconds of each request."""
+    addresses = [urlsplit(target.url) for target in targets]
+    works = [
+        Work(target.stream, address.netloc, pairs, ARMS, DIM, seed=1)
+        for target, address in zip(targets, addresses, strict=True)
+    ]
+
+    async def run() -> None:
+        await asyncio.gather(
+            *(
+                drive(work, address.hostname, address.port, connections)
+                for work, address in zip(works, addresses, strict=True)
+            )
+        )
+
+    start, processor = time.perf_counter(), time.process_time()
+    uvloop.run(run())
+    seconds = [each for work in works for each in work.seconds]
+    return time.perf_counter() - start, time.process_time() - processor, seconds
+
+
+def list_database_processes(cluster: Cluster) -> list[int]:
+    """Return the ids of the server's processes that run now."""
+    main = cluster.process
+    assert main is not None
+    return [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+
+
+def measure_flush(folder: Path, count: int = 200) -> float:
+    """Return the median of the milliseconds in which 8 kB are appended to a file and flushed."""
+    times = []
+    with (folder / "flush").open("wb", buffering=0) as file:
+        for _ in range(count):
+            start = time.perf_counter()
+            file.write(bytes(8192))
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(times))
+
+
 def compare_stores(cluster: Cluster, folder: Path, pairs: int, repeats: int) -> None:
-    print(f"one server: pairs a second, and the 99th percentile of a request in ms ({repeats} repeats)\n")
+    print(f"a flush of the disk takes {measure_flush(folder):.2f} ms\n")
+    print(f"one server: pairs a second, and the 99th percentile of a request in ms ({repeats} repeats)")
+    print("processor time of a pair: server + PostgreSQL + load generator\n")
     print(f"{'':32} {'SQLite':>18} {'PostgreSQL':>18}   PostgreSQL / SQLite")
     database = cluster.url(cluster.create_database())
     with run_nodes(folder / "a.db", 1) as (file,), run_nodes(database, 1) as (node,):
@@ -110,22 +210,24 @@ def compare_stores(cluster: Cluster, folder: Path, pairs: int, repeats: int) -> 
                     client.create(name, dim=DIM, **settings)
         for name in POLICIES:
             for connections in CONNECTIONS:
-                loads = {"file": Load(), "node": Load()}
+                loads = {"SQLite": Loads([file], cluster), "PostgreSQL": Loads([node], cluster)}
+                order = list(zip(loads.values(), (file, node), strict=True))
                 for i in range(repeats):
-                    order = [("file", file), ("node", node)]
-                    for kind, each in order if i % 2 else reversed(order):
-                        loads[kind].run(each.url, name, pairs, connections)
-                ratios = [b / a for a, b in zip(loads["file"].rates, loads["node"].rates, strict=True)]
-                what = f"{name}, {connections} connections"
-                cells = [f"{load.rate:9.0f} {load.percentile(99):8.2f}" for load in loads.values()]
-                spread = f"{np.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
-                print(f"{what:32} {cells[0]:>18} {cells[1]:>18}   {spread}")
+                    for load, server in order if i % 2 else reversed(order):
+                        load.run([Target(server.url, name)], pairs, connections)
+                ratios = [b / a for a, b in zip(*(load.rates for load in loads.values()), strict=True)]
+                what = f"{name}, {connections} connection{'s' * (connections > 1)}"
+                cells = "".join(f" {load.describe():>18}" for load in loads.values())
+                print(f"{what:32}{cells}   {np.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})")
+                for label, load in loads.items():
+                    print(f"    {label:12} {load.describe_costs()}", flush=True)
 
 
 def compare_sizes(cluster: Cluster, pairs: int, repeats: int) -> None:
-    """Load all streams at once, one process for each node, at the owners of the streams and at the next node."""
-    print(f"\none, two and three nodes: pairs a second in all, {STREAMS} streams, 16 connections\n")
-    print(f"{'':10} {'at the owner':>16} {'forwarded':>16}")
+    """Load all streams at once, at the owners of the streams and at the next node."""
+    print(f"\none, two and three nodes: {STREAMS} streams, {2 * STREAMS} connections")
+    print("processor time of a pair: nodes + PostgreSQL + load generator\n")
+    print(f"{'':22} {'pairs a second':>16} {'p99 in ms':>10}")
     first = 0.0
     for count in (1, 2, 3):
         database = cluster.url(cluster.create_database())
@@ -134,32 +236,19 @@ def compare_sizes(cluster: Cluster, pairs: int, repeats: int) -> None:
             with Client(nodes[0].url) as client:
                 for name in names:
                     client.create(name, dim=DIM, **POLICIES["onepass"])
-            owners = find_owners(nodes[0])
-            urls = [node.url for node in nodes]
-            rates: dict[int, list[float]] = {0: [], 1: []}
+            owners, urls = find_owners(nodes[0]), [node.url for node in nodes]
+            loads = {"owner": Loads(nodes, cluster), "forwarded": Loads(nodes, cluster)}
             for _ in range(repeats):
-                for shift in (0, 1) if count > 1 else (0,):
-                    targets = [urls[(urls.index(owners[shard_of(name, 64)]) + shift) % count] for name in names]
-                    rates[shift].append(load_together(names, targets, pairs))
-            direct = float(np.median(rates[0]))
-            first = first or direct
-            forwarded = f"{np.median(rates[1]):.0f}" if rates[1] else "-"
-            print(f"{count} node{'s' * (count > 1):3} {direct:8.0f} ({direct / first:.2f}x) {forwarded:>16}")
-    print(f"\nThis machine has {os.cpu_count()} cores for the nodes, PostgreSQL and the clients together.")
-
-
-def load_together(names: list[str], urls: list[str], pairs: int) -> float:
-    """Return the pairs a second of several load generators that run at once."""
-    script = Path(__file__).parent / "load.py"
-    sizes = ["--pairs", str(pairs), "--connections", "2", "--arms", str(ARMS), "--dim", str(DIM), "--seed", "1"]
-    with tempfile.TemporaryDirectory() as folder:
-        outs = [Path(folder, f"{name}.json") for name in names]
-        lines = [[sys.executable, script, url, name, out] for name, url, out in zip(names, urls, outs, strict=True)]
-        processes = [subprocess.Popen([*map(str, line), *sizes]) for line in lines]
-        if any(process.wait(300) for process in processes):
-            raise RuntimeError("a load generator failed")
-        elapsed = max(json.loads(out.read_text())["elapsed"] for out in outs)
-    return pairs * len(names) / elapsed
+                for shift, load in enumerate(list(loads.values())[:count]):
+                    places = [(urls.index(owners[shard_of(name, 64)]) + shift) % count for name in names]
+                    targets = [Target(urls[place], name) for place, name in zip(places, names, strict=True)]
+                    load.run(targets, pairs, 2)
+            first = first or float(np.median(loads["owner"].rates))
+            for label, load in list(loads.items())[:count]:
+                ratio = f"({np.median(load.rates) / first:.2f}x)"
+                print(f"{count} node{'s' * (count > 1):1} {label:12} {load.describe():>20} {ratio}")
+                print(f"    {load.describe_costs()}", flush=True)
+    print(f"\nThis machine has {os.cpu_count()} cores for the nodes, PostgreSQL and the load generator together.")
 
 
 # --- failover --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,15 @@ def say(what: str, figure: str, target: str, met: bool) -> None:
     print(f"{'ok  ' if met else 'MISS'}  {what:<66} {figure:<34} (target {target})", flush=True)
 
 
+def read_processor_seconds(process: int) -> float:
+    """Return the processor time of a process so far; 0 where the system does not tell (not Linux)."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def arms_and_luck(rng: np.random.Generator, lanes: int, K: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Arms uniform in the unit ball, and one uniform per lane for its reward."""
     arms = rng.normal(size=(lanes, K, dim))

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import uvloop
-from common import arms_and_luck, theta_star
+from common import arms_and_luck, read_processor_seconds, theta_star
 
 import windvane
 from windvane import Agent, Client
@@ -104,12 +104,8 @@ class Server(NamedTuple):
     pid: int
 
     def read_processor_seconds(self) -> float:
-        """Return the processor time of the process so far; 0 where the system does not tell (not Linux)."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor time of the process so far."""
+        return read_processor_seconds(self.pid)
 
 
 @contextlib.contextmanager
