@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from support import sample_results as samples
-from support.commands import fails, files, windvane_command
+from support.commands import fails, files, windvane_command, windvane_process
 from support.entries import entry
 from support.refusals import rejects
 from windvane import theory
@@ -321,7 +321,7 @@ def test_benchmark(tmp_path: Path) -> None:
 def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     few = "--policies Oracle,OFUL,BOB-BVD-GLM-UCB --worlds rotation"
     line = f"benchmark drift --tuned --runs 3 --horizon 20 --out out {few}"
-    first = json.loads(windvane_command(f"{line} --cluster local --jobs 2 --json", tmp_path).stdout)
+    first = json.loads(windvane_process(f"{line} --cluster local --jobs 2 --json", tmp_path).stdout)
     labels = {row["label"] for row in first["leaderboard"]}
     assert labels == {"OFUL", "OFUL tuned", "BOB-BVD-GLM-UCB", "BOB-BVD-GLM-UCB tuned"}
     for place in first["environments"]:
@@ -435,7 +435,7 @@ def test_no_tuning_is_needed(tmp_path: Path) -> None:
 
 def test_study_of_rates(tmp_path: Path) -> None:
     line = "study rates --runs 2 --horizon 80 --out out --restart"
-    assert "the bound's own" in windvane_command(f"{line} --cluster local", tmp_path).stdout
+    assert "the bound's own" in windvane_process(f"{line} --cluster local", tmp_path).stdout
     document = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
     assert {f"rates.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
     fixed, growing = document["families"]
