@@ -37,7 +37,7 @@ def test_reproduce(tmp_path: Path) -> None:
 
 
 def test_reproduce_at_the_published_horizon(tmp_path: Path) -> None:
-    found = json.loads(windvane_command("reproduce --runs 2 --json", tmp_path).stdout)
+    found = json.loads(windvane_command("reproduce --runs 2 --jobs 1 --json", tmp_path).stdout)
     published = {one["policy"]: one for one in found["published"]}
     assert published["BVD-GLM-UCB"]["published"] == pytest.approx([19.87, 43.57, 59.14])
     assert published["OFUL"]["rounds"] == [1000, 2000, 3000]
@@ -81,7 +81,7 @@ def test_simulate(bench: Path, tmp_path: Path) -> None:
         assert one.diagnostics
         assert not other.diagnostics
     fails(f"simulate {source}", tmp_path, "two-results: ", "--restart")
-    windvane_command(f"simulate {source} --restart", tmp_path)
+    windvane_command(f"simulate {source} --jobs 1 --restart", tmp_path)
     assert not Results.open(tmp_path / "two-results").entries[0].diagnostics
 
 
