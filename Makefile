@@ -6,7 +6,10 @@ READY := $(VENV)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
-.PHONY: demo test lint lint-page slow bench generate docs-tables clean lock help
+# The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test lint lint-page doctest slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
@@ -44,8 +47,11 @@ $(PAGE)/node_modules: $(PAGE)/package.json
 lint-page: $(PAGE)/node_modules
 	cd $(PAGE) && npm run --silent check
 
-test: lint
+doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
+
+test: $(READY)
+	$(MAKE) --no-print-directory --jobs 2 lint doctest
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(READY)

@@ -71,7 +71,7 @@ def browser():
         running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fork_server():
     """Servers that start at once, to be killed."""
     from support.server import ForkServer

@@ -39,14 +39,6 @@ def peers(database_url: str) -> Iterator[Peers]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def node_forks() -> Iterator[NodeForks]:
-    """Servers that start at once."""
-    running = NodeForks()
-    yield running
-    running.close()
-
-
 @pytest.fixture
 def nodes(node_forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
     """Servers that share a new database; none has been started."""
