@@ -16,6 +16,7 @@ import pytest
 from support.backends import open_backend
 from support.refusals import rejects
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
+from support.stores import snapshot_number
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
 from windvane.service.bulk_history import learn_history
@@ -302,10 +303,10 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
     body = {"rewards": [1.0] * 4000, "vectors": [[0.01 * (i % 7)] * 10 for i in range(4000)]}
     for _ in range(2):
         assert service.post(f"{SHOP}/history", body).json() == {"rows": 4000}
-    until(lambda: service.store.read_snapshot_number(1) > 0)
+    until(lambda: snapshot_number(service.store, 1) > 0)
     service.crash()
     store = open_backend(tmp_path / "a.db")
-    assert store.last_number(1) - store.read_snapshot_number(1) <= 1
+    assert store.last_number(1) - snapshot_number(store, 1) <= 1
     (row,) = store.read_streams()
     assert pack_stream(rebuild_stream(row, store)) == pack_stream(rebuild_stream(row, store, from_start=True))
     store.close()
@@ -345,7 +346,7 @@ def test_a_stream_that_was_replaced_stores_nothing(service: Local, monkeypatch: 
             await engine.commit(stream)
 
     service.run(scene())
-    assert (service.info()["events"], service.store.read_snapshot_number(1)) == (1, 0)
+    assert (service.info()["events"], snapshot_number(service.store, 1)) == (1, 0)
 
 
 def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:

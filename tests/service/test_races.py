@@ -106,14 +106,14 @@ def test_parts_that_are_stored_while_they_are_looked_up(tmp_path: Path, monkeypa
         lookup = EventLookup(store, stream.id)
         event = Event.create(stream.chain, stream.id, 2, 1.0, LATE, decision, None, b'{"value":1.0}')
         lookup.add(event)
-        read = store.events_of_decision
+        read = store.find_events
 
-        def read_before_the_commit(*arguments: Any) -> list[Event]:
-            events = read(*arguments)
+        def read_before_the_commit(**places: Any) -> list[Event]:
+            events = read(**places)
             lookup.forget(2)
             return events
 
-        monkeypatch.setattr(store, "events_of_decision", read_before_the_commit)
+        monkeypatch.setattr(store, "find_events", read_before_the_commit)
         assert [event.number for event in lookup.of_decision(decision)] == [1, 2]
 
 
@@ -223,7 +223,7 @@ def test_operations_run_in_threads_while_a_commit_takes_long(service: Local, mon
         first, _ = ask_in_thread(service.decide)
         assert writing.entered.wait(30)
         until(lambda: service.engine.backlog[1] > 0.01)
-        reading = Gate(patch, service.store, "find_events" if service.store.is_remote else "event_with_key")
+        reading = Gate(patch, service.store, "find_events")
         second, answers = ask_in_thread(lambda: service.decide(key="k"))
         assert reading.entered.wait(30)
         assert service.get("/healthz").status_code == 200

@@ -17,6 +17,7 @@ import pytest
 import stress
 
 from support.server import ARMS, Local, read_problem, run_local, until
+from support.stores import snapshot_number
 from windvane.errors import ArgumentError
 from windvane.service import bodies, snapshots, turns
 from windvane.service import engine as engines
@@ -184,7 +185,7 @@ def test_many_features_are_described_and_copied_in_a_thread(service: Local, monk
     for path in (SHOP, f"{SHOP}/charts"):
         assert service.get(path).status_code == 200
     service.decide()
-    until(lambda: service.store.read_snapshot_number(1) == 1)
+    until(lambda: snapshot_number(service.store, 1) == 1)
     assert threads.is_loop(service) == [True, True]
     monkeypatch.setattr(turns, "LARGE_DIM", 1)
     monkeypatch.setattr("windvane.service.views.LARGE_DIM", 1)
@@ -192,7 +193,7 @@ def test_many_features_are_described_and_copied_in_a_thread(service: Local, monk
     service.create("large")
     service.decide("large")
     assert service.info("large")["counts"]["decisions"] == 1
-    until(lambda: service.store.read_snapshot_number(2) == 1)
+    until(lambda: snapshot_number(service.store, 2) == 1)
     assert threads.is_loop(service) == [False] * 3  # when it is created, copied and read
 
 

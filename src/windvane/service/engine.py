@@ -23,6 +23,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from windvane.errors import ArgumentError
 from windvane.service.cluster.placement import NodeSettings, Placement
 from windvane.service.committer import Committer, Promise
 from windvane.service.compaction import Compactions
@@ -37,8 +38,8 @@ from windvane.service.store import (
     DamageError,
     Erasure,
     Event,
+    ServedStore,
     Snapshot,
-    Store,
     StreamRow,
     is_damage,
 )
@@ -71,14 +72,18 @@ class Engine:
 
     def __init__(
         self,
-        store: Store,
+        store: ServedStore,
         count_commit: Callable[[int, float], None] = lambda *_: None,
         most_streams: int | None = None,
         node: NodeSettings | None = None,
     ) -> None:
         self.store, self._count_commit = store, count_commit
         self.registry = Registry(self, most_streams)
-        self.placement = None if node is None else Placement(self, node)
+        self.placement: Placement | None = None
+        if node is not None:
+            if store.cluster is None:
+                raise ArgumentError("node", node, "left out: the store is a file, which only one server can use")
+            self.placement = Placement(self, store.cluster, node)
         self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
@@ -173,7 +178,7 @@ class Engine:
         for events in record_losses(self.store, recovery):
             committer.add(events)
         for name, stream in self.streams.items():
-            self.install(stream, *replays[name])
+            self.install(stream, replays[name])
         self.failure, self._last_error = None, ""
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
@@ -185,10 +190,10 @@ class Engine:
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
         log.info("ready", extra={"fields": fields})
 
-    def install(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
-        """Serve a stream; ``number``: the event of its snapshot, ``seconds``: those that its replay took."""
+    def install(self, stream: Stream, seconds: float = 0.0) -> None:
+        """Serve a stream, whose replay took ``seconds``."""
         self.streams[stream.name] = self._by_id[stream.id] = stream
-        self._snapshots.begin(stream, number, seconds)
+        self._snapshots.begin(stream, stream.restored, seconds)
         if self._snapshots.is_due(stream, START_SHARE):
             self.tasks.start(self._snapshots.take(stream))
         self.timeouts.begin(stream)
@@ -396,7 +401,6 @@ class Engine:
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
             rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, self.store)
-            snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
         except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
             self.fail(error)
             return
@@ -408,7 +412,7 @@ class Engine:
         is_current = self._by_id.get(stream.id) is stream and not stream.is_removed
         if self.failure is None and is_current:  # else all streams were rebuilt meanwhile
             rebuilt.epochs = stream.epochs
-            self.install(rebuilt, snapshot)
+            self.install(rebuilt)
             del self.unavailable[name]
 
     def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:

@@ -25,7 +25,7 @@ from windvane.service.baselines import find_start, read_baseline
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.retention import check_retention
-from windvane.service.store import SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import ReadableStore, SnapshotError, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
@@ -62,7 +62,7 @@ class Work:
 class LogReader:
     """Feeds the log of a stream to a learner, from the event after ``number``, whose chain value is ``chain``."""
 
-    def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
+    def __init__(self, learner: LogLearner, store: ReadableStore, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
         self.number, self.chain = number, chain
 

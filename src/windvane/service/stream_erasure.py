@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from windvane.agent.times import read_clock
 from windvane.service.baselines import build_baseline, read_baseline
 from windvane.service.problems import Problem
-from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.streams import check_decision
@@ -54,7 +54,7 @@ async def _erase_context(engine: Engine, stream: Stream, decision: str) -> Erase
 
 def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
     """Return the stored events of a decision."""
-    events = check_decision(decision, stream.store.events_of_decision(stream.id, decision))
+    events = check_decision(decision, stream.store.find_events(decisions=[(stream.id, decision)]))
     try:
         for event in events:
             check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
@@ -70,7 +70,7 @@ class Slice(NamedTuple):
     decisions: list[str]
 
 
-def read_slice(store: Store, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
+def read_slice(store: ReadableStore, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
     """Return the first events of a log that are older than ``until``, not too many; None if there are none.
 
     The first event that is not older ends it. An event from the future tells of a wrong clock, and nothing of its age:

@@ -23,7 +23,7 @@ from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
 from windvane.service.refit import Work, begin_refit, begin_undo
 from windvane.service.retention import check_retention
-from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
+from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
 
@@ -50,12 +50,13 @@ class StreamState:
     ``retention``: how long events are kept, such as "90d"; None: forever.
     """
 
-    def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, row: StreamRow, store: ReadableStore, snapshot: Snapshot | None = None) -> None:
         self.row, self.store = row, store
         self.id, self.name, self.created = row.id, row.name, row.created
         self.archived: float | None = None
         self.removed: Removed | None = None
         self.refits: list[int] = []  # the events of the refits that were not undone
+        self.restored = 0 if snapshot is None else snapshot.number  # the event after which replays began
         self.differences = 0  # decisions for which a replay preferred another arm
         if snapshot is None:
             config = json.loads(row.config)

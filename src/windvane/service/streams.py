@@ -34,7 +34,7 @@ from windvane.service.bodies import is_same_request
 from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
-from windvane.service.store import Event, Snapshot, Store, StreamRow
+from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
 
@@ -55,7 +55,7 @@ class Done(NamedTuple):
 class Stream(StreamState):
     """A stream as it was created, or as it was at ``snapshot``. One thread at a time may use it."""
 
-    def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, row: StreamRow, store: ReadableStore, snapshot: Snapshot | None = None) -> None:
         super().__init__(row, store, snapshot)
         self.is_refitting = False  # while a refit is under way
         self.refit_key: str | None = None  # of the last refit

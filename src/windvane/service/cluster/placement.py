@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
@@ -24,7 +24,7 @@ from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady
 from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow, is_damage
+from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, StoreError, StreamRow, is_damage
 from windvane.service.store.migrations import FORMAT
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
@@ -34,6 +34,9 @@ from windvane.warmup import warm_up
 if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
     from windvane.service.engine import Engine
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 JOIN_SECONDS = 5.0  # to wait for the keeper to join
 LOADERS = 2  # threads that load streams
@@ -62,8 +65,8 @@ class NodeSettings(NamedTuple):
 class Placement:
     """The shards that a node serves, and the streams in them. Used in the event loop, except where noted."""
 
-    def __init__(self, engine: Engine, node: NodeSettings) -> None:
-        self._engine, self.node = engine, node
+    def __init__(self, engine: Engine, store: ClusterStore, node: NodeSettings) -> None:
+        self._engine, self.store, self.node = engine, store, node
         self.keeper: Keeper | None = None  # once the database was reached
         self._secret = ""
         self._joining, self._is_stopped = threading.Lock(), False  # a node that has stopped must not join
@@ -86,12 +89,11 @@ class Placement:
 
         Taking them waits for commits of unknown outcome, and ends the epochs in which they were made.
         """
-        store: Any = self._engine.store
-        store.open()
+        self.store.open()
         warm_up([AdaptiveGLMUCB])  # before the node has shards, whose streams nobody else would serve meanwhile
         if self.keeper is None:
-            self._secret = store.read_secret()
-            self._join(store)
+            self._secret = self.store.read_secret()
+            self._join()
         assert self.keeper is not None
         try:
             if not self.keeper.wait_until_joined(JOIN_SECONDS):
@@ -101,7 +103,7 @@ class Placement:
                 self.keeper = None
             raise
         epochs = self.keeper.retake()
-        rows = store.read_streams(epochs)
+        rows = self.store.read_streams(epochs)
         self._recovered = epochs
         return Recovery({row.name: row for row in rows}, {}, {}, {})
 
@@ -112,14 +114,14 @@ class Placement:
         self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
         self.sync()
 
-    def _join(self, store: Any) -> None:
+    def _join(self) -> None:
         """Begin to hold leases, in a thread of the keeper, unless the service was stopped meanwhile."""
         from windvane.service.cluster.keeper import Keeper  # it needs psycopg
 
         keeper = Keeper(
-            store.address,
+            self.store.address,
             Node("", *self.node, FORMAT),
-            store.shards,
+            self.store.shards,
             self._engine.loop,
             on_taken=lambda _: self.sync(),
             on_lost=lambda _: self.sync(),
@@ -166,7 +168,7 @@ class Placement:
 
     async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
-            rows = await self._run(self._engine.store.read_streams, taken)
+            rows = await self._run(self.store.read_streams, taken)
             # A shard may have been lost and taken again meanwhile: its streams are read once more.
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}
@@ -226,14 +228,7 @@ class Placement:
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
-        return shard_of(name, self.shards)
-
-    @property
-    def shards(self) -> int:
-        """The number of shards of the store."""
-        store: Any = self._engine.store  # only a database has shards
-        count: int = store.shards
-        return count
+        return shard_of(name, self.store.shards)
 
     # --- giving shards up ------------------------------------------------------------------------------------------
 
@@ -363,7 +358,7 @@ class Placement:
     async def _load_stream(self, row: StreamRow, epoch: int) -> None:
         engine = self._engine
         try:
-            stream, number, seconds = await self._run(self._rebuild, row)
+            stream, seconds = await self._run(self._rebuild, row)
         except Exception as error:
             if isinstance(error, STORE_ERRORS) and not is_damage(error):
                 engine.fail(error)
@@ -374,15 +369,15 @@ class Placement:
             return
         if engine.failure is None and engine.rows.get(row.name) is row and self.is_current(row.name, epoch):
             self.admit(stream)
-            engine.install(stream, number, seconds)
+            engine.install(stream, seconds)
             engine.tasks.start(engine.views.build_charts([stream]))
 
-    def _rebuild(self, row: StreamRow) -> tuple[Stream, int, float]:
+    def _rebuild(self, row: StreamRow) -> tuple[Stream, float]:
         began = time.perf_counter()
         with pause_garbage_collection():
             stream = rebuild_stream(row, self._engine.store)
         warm_up([type(stream.core.policy)])
-        return stream, self._engine.store.read_snapshot_number(row.id), time.perf_counter() - began
+        return stream, time.perf_counter() - began
 
-    async def _run(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+    async def _run(self, work: Callable[[S], T], argument: S) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, argument)

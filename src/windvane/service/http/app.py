@@ -24,7 +24,7 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
-from windvane.service.store import STORE_ERRORS, Store
+from windvane.service.store import STORE_ERRORS, ServedStore
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
@@ -39,7 +39,7 @@ log = logging.getLogger("windvane.service")
 
 
 def create_app(
-    store: Store,
+    store: ServedStore,
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
@@ -109,7 +109,7 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
+    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
         forwarder=forwarder,

@@ -59,7 +59,7 @@ _SIZES = {
     "disk_bytes": "Size of the store's disk",
     "disk_free_bytes": "Free space on the store's disk",
 }
-"""What :meth:`windvane.service.store.Store.measure` returns, as metrics."""
+"""What :meth:`windvane.service.store.CheckableStore.measure` returns, as metrics."""
 
 
 class StreamNumbers(NamedTuple):
