@@ -19,7 +19,7 @@ import stress
 from support.server import ARMS, Local, read_problem, run_local, until
 from support.stores import snapshot_number
 from windvane.errors import ArgumentError
-from windvane.service import bodies, snapshots, turns
+from windvane.service import bodies, journal, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
@@ -294,19 +294,19 @@ def test_load_by_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_that_wait_for_the_disk_are_limited(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "MAX_WAITING_BYTES", 5 * len(RAW))  # more than one event, less than two
+    monkeypatch.setattr(journal, "MAX_WAITING_BYTES", 5 * len(RAW))  # more than one event, less than two
     go, append = threading.Event(), service.store.append
     monkeypatch.setattr(service.store, "append", lambda *a, **more: (go.wait(30), append(*a, **more)))
     stream = service.engine.streams["shop"]
 
     async def scene() -> None:
         for _ in range(2):
-            await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+            await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         with pytest.raises(engines.Problem, match="does not keep up"):
-            await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+            await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         go.set()
-        await service.engine.commit(stream)
-        await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+        await service.engine.journal.commit(stream)
+        await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
 
     service.run(scene())
 

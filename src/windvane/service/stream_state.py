@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from windvane.agent import AgentCore, ClosedDecision, UnknownDecisionError
@@ -16,7 +17,7 @@ from windvane.agent.pending import RewardOutcome
 from windvane.agent.refit import NOT_OF_THE_AGENT, LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import to_plain
+from windvane.records import RemovedEvents, StreamInfo, to_datetime, to_plain
 from windvane.service import requests
 from windvane.service.baselines import read_baseline
 from windvane.service.bodies import one_at_a_time
@@ -207,6 +208,24 @@ class StreamState:
         """Return the stream as it was before its first event, or at its baseline if its log is not whole."""
         baseline = read_baseline(self.row, self.store)
         return StreamState(self.row, self.store, None if baseline is None else baseline.snapshot)
+
+    # --- what can be read -------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields of a stream beyond those of its agent."""
+        archived = None if self.archived is None else to_datetime(self.archived)
+        times = {"created": to_datetime(self.created), "archived": archived}
+        removed = None
+        if self.removed is not None:
+            number, *ends = self.removed
+            removed = RemovedEvents(number=number, first=to_datetime(ends[0]), last=to_datetime(ends[1]))
+        log = {"events": self.number, "retention": self.retention, "removed": removed}
+        return {"name": self.name, "title": self.title, **log, **times}
+
+    def info(self) -> StreamInfo:
+        """Return the record of the stream."""
+        info = self.core.info()
+        return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

@@ -18,6 +18,7 @@ from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
 from windvane.cluster_map import shard_of
 from windvane.service import turns
+from windvane.service.cluster import loading
 from windvane.service.cluster import placement as placements
 from windvane.service.store import DatabaseError, Event
 from windvane.service.streams import Stream
@@ -183,8 +184,8 @@ def test_a_shard_is_lost_and_taken_again_while_its_streams_are_read(
 def test_a_stream_is_lost_and_taken_again_while_it_is_loaded(
     node: Local, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate(placements.rebuild_stream)
-    monkeypatch.setattr(placements, "rebuild_stream", gate)
+    gate = Gate(loading.rebuild_stream)
+    monkeypatch.setattr(loading, "rebuild_stream", gate)
     change_epoch(node)
     until(lambda: gate.count == 1)
     first = decide(node, pool, "first")
