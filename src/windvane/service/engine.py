@@ -52,9 +52,9 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``rows`` are all streams, by name, ``streams`` those in service; ``unavailable`` says why the others could not be
-    rebuilt, ``failure`` why no request is answered now. While the service drains, it answers requests but is not ready.
-    ``most_streams``: how many there may be.
+    ``rows`` are all streams, by name, ``streams`` those in service, ``by_id`` also those that are being rebuilt or
+    removed; ``unavailable`` says why the others could not be rebuilt, ``failure`` why no request is answered now. While
+    the service drains, it answers requests but is not ready. ``most_streams``: how many there may be.
     """
 
     def __init__(

@@ -145,7 +145,7 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     gate = Gate(Stream.decide)
     monkeypatch.setattr(Stream, "decide", lambda *arguments: gate(*arguments))  # noqa: PLW0108 - a method
     monkeypatch.setattr(turns, "SLOW_SECONDS", -1.0)
-    monkeypatch.setattr(get_placement(node), "_load_all", _load_nothing)
+    monkeypatch.setattr(loading.StreamLoader, "begin", lambda *_: None)  # streams are left to the first request
     lost = pool.submit(node.post, "/v1/streams/shop/decisions", ARMS)  # without a key, it decides at once
     until(lambda: gate.count == 1)
     before = node.engine.recoveries
@@ -155,10 +155,6 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     assert lost.result(30).status_code == 503
     assert decide(node, pool, "next").result(30).status_code == 201
     assert list_keys(node) == ["next"]
-
-
-async def _load_nothing(_: Any) -> None:
-    """Leave streams to the first request."""
 
 
 # --- streams that are found and loaded -------------------------------------------------------------------------------
