@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
+# One more than two cores: many tests wait for servers, leases and browsers.
+WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -52,10 +54,10 @@ doctest: $(READY)
 
 test: $(READY)
 	$(MAKE) --no-print-directory --jobs 2 lint doctest
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 slow: $(READY)
-	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
