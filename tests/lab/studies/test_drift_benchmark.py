@@ -435,7 +435,7 @@ def test_no_tuning_is_needed(tmp_path: Path) -> None:
 
 def test_study_of_rates(tmp_path: Path) -> None:
     line = "study rates --runs 2 --horizon 80 --out out --restart"
-    assert "the bound's own" in windvane_process(f"{line} --cluster local --jobs 2", tmp_path).stdout
+    assert "the bound's own" in windvane_process(f"{line} --cluster local --jobs 1", tmp_path).stdout
     document = json.loads(windvane_command(f"{line} --jobs 1 --json", tmp_path).stdout)
     assert {f"rates.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
     fixed, growing = document["families"]
