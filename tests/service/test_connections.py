@@ -41,9 +41,16 @@ def run(most: int) -> Iterator[tuple[str, int]]:
 
 
 def ask(connection: socket.socket, request: bytes = GET) -> bytes:
-    connection.settimeout(20)
+    """Return the whole answer, which may come in several parts."""
+    connection.settimeout(60)
     connection.sendall(request)
-    return connection.recv(65536)
+    answer = b""
+    while part := connection.recv(65536):
+        answer += part
+        head, end, body = answer.partition(b"\r\n\r\n")
+        if end and len(body) == int(head.lower().partition(b"content-length: ")[2].split()[0]):
+            break
+    return answer
 
 
 def test_a_connection_over_the_limit_gets_a_problem() -> None:
