@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from windvane.errors import WindvaneError
-from windvane.service.cluster import membership
 from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.commands import Commands
@@ -20,6 +19,7 @@ from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import MOST_LEASE_SECONDS
 from windvane.service.store.records import DatabaseError, StoreError
 
 log = logging.getLogger("windvane.service")
@@ -85,7 +85,7 @@ class Keeper:
     ) -> None:
         self._address, self._loop, self._tick = address, loop, tick
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
-        lease = min(lease, membership.MOST_LEASE_SECONDS)
+        lease = min(lease, MOST_LEASE_SECONDS)
         self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
         # A renewal is due after a tick, and a statement before it takes half a lease: together less than a lease.
         self._session = Session(address, lock_seconds=lease / 4, statement_seconds=lease / 2)

@@ -13,6 +13,7 @@ from windvane.service.cluster.lease import Lease
 from windvane.service.cluster.membership import Join, Reading
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.postgres.expulsion import sweep
 from windvane.service.store.records import StoreError
 
 log = logging.getLogger("windvane.service")
@@ -130,7 +131,7 @@ class Member:
     def _wait_for_name(self, connection: Connection, result: Join) -> float:
         """Give a crashed node of the same name the time of its lease; return the seconds after which to try again."""
         if result.holder is None or result.remaining < 0:
-            membership.sweep(connection, self._count, self.node.instance)
+            sweep(connection, self._count, self.node.instance)
             return PAUSE_SECONDS
         now = read_clock()
         if self._name_free_at is None:
@@ -210,7 +211,7 @@ class Member:
         if strays and adopts:
             return self._adopt(connection, strays, share - len(held))
         if reading.needs_sweep:
-            return bool(membership.sweep(connection, self._count, me, wait=True).freed)
+            return bool(sweep(connection, self._count, me, wait=True).freed)
         if len(held) > share and not free and self.map.find_node(me) is not None:
             self._propose(min(STEP, len(held) - share))
         return False
@@ -221,7 +222,7 @@ class Member:
         if reading.map.find_missing(self._count):
             has_changed = bool(membership.add_missing(connection, self._count))
         if reading.needs_sweep:
-            result = membership.sweep(connection, self._count, self.node.instance)
+            result = sweep(connection, self._count, self.node.instance)
             if result.removed:
                 log.warning("the lease of a node ran out: %s", ", ".join(result.removed))
             has_changed = has_changed or bool(result.removed or result.freed)

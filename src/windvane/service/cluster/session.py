@@ -9,8 +9,8 @@ import threading
 
 import psycopg
 
-from windvane.service.cluster.membership import CHANNEL
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import CHANNEL
 
 
 class Session:

@@ -19,6 +19,7 @@ from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
+from windvane.service.store.postgres.expulsion import expel_nodes
 from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.schema import (
     TABLES,
@@ -32,7 +33,6 @@ from windvane.service.store.postgres.schema import (
 )
 from windvane.service.store.postgres.writing import (
     ERASE_MS,
-    expel_nodes,
     fence_shard,
     insert_events,
     insert_states,

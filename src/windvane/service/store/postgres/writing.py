@@ -133,20 +133,6 @@ def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: 
 # --- in a store without servers --------------------------------------------------------------------------------------
 
 
-def expel_nodes(connection: Connection) -> list[str]:
-    """Remove the nodes whose lease has run out, and return the names of the others.
-
-    Until the transaction ends, no node can join or renew a lease that has run out, and the nodes that were removed
-    cannot write: their shards get new epochs.
-    """
-    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # a node that joins takes a share of it
-    connection.execute("DELETE FROM nodes WHERE lease_until < clock_timestamp()")
-    orphans = "node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE instance = shards.node)"
-    connection.execute(f"SELECT FROM shards WHERE {orphans} ORDER BY shard FOR UPDATE".encode())
-    connection.execute(f"UPDATE shards SET node = NULL, epoch = nextval('epochs') WHERE {orphans}".encode())
-    return [name for (name,) in connection.execute("SELECT name FROM nodes ORDER BY name")]
-
-
 def insert_events(connection: Connection, events: Sequence[Event]) -> None:
     """Add events of a stream that no node serves."""
     _write(connection, events, {}, {})
