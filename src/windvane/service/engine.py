@@ -229,6 +229,8 @@ class Engine:
         error = StalledDiskError(self.store.name, STALL_SECONDS)
         if self._committer is not None:
             self._committer.give_up(error)
+        if self.placement is not None:
+            self.placement.rest()
         self.fail(error)
 
     async def _watch_disk(self) -> None:

@@ -202,6 +202,19 @@ class Keeper:
         self._member.is_leaving = True
         self._session.wake()
 
+    def rest(self) -> None:
+        """Leave all shards to other nodes until :meth:`resume`, because this one cannot write.
+
+        Without another node, nothing changes. Shards that are being written to become free when that ends.
+        """
+        self._member.is_resting = True
+        self._session.wake()
+
+    def resume(self) -> None:
+        """Take shards again after :meth:`rest`."""
+        self._member.is_resting = False
+        self._session.wake()
+
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
         """End the thread; with ``release``, free all shards and leave the cluster, unless that takes ``seconds``.
 

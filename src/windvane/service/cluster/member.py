@@ -70,6 +70,7 @@ class Member:
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
         self.is_leaving = False  # it gives up its shards and joins no more
+        self.is_resting = False  # it leaves its shards to other nodes, if there are any, and joins later
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
@@ -83,7 +84,7 @@ class Member:
         ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
-        if not self.is_member and self.is_leaving:
+        if not self.is_member and (self.is_leaving or self.is_resting):
             self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
             return self._tick
         if not self.is_member:
@@ -195,12 +196,16 @@ class Member:
 
         What may wait for a lock comes last.
         """
+        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
+        if self.is_resting and any(node.instance != me for node in reading.map.nodes):
+            log.warning("the commits of this node have stalled; it leaves its shards to other nodes")
+            self.leave(connection)
+            return False
         if not self.clock.is_right or self.is_leaving:
             self._withdraw(connection)
             return False
         if self._repair(connection, reading):
             return True
-        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
         strays = [shard for shard, holding in self.map.holdings.items() if holding.instance == me and shard not in held]
         share = self.map.compute_share(me, self._count)
         room = share - len(held) - len(strays)

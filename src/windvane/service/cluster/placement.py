@@ -109,6 +109,8 @@ class Placement:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
         self._loading, self._opening = {}, {}
+        if self.keeper is not None:
+            self.keeper.resume()
         self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
         self.sync()
 
@@ -144,6 +146,11 @@ class Placement:
     def read_secret(self) -> str:
         """Return the secret that all nodes share; empty before the database was reached."""
         return self._secret
+
+    def rest(self) -> None:
+        """Let other nodes take the streams at once, because commits stall here, until :meth:`open`."""
+        if self.keeper is not None:
+            self.keeper.rest()
 
     def leave(self) -> None:
         """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""

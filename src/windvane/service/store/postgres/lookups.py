@@ -130,7 +130,9 @@ class Lookups:
     ) -> list[Event]:
         """Return the events with these keys, and those of these decisions, by stream and in order."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
+        with self.reading() as connection, connection.hurrying():
+            rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
+        found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:

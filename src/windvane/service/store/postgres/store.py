@@ -244,11 +244,15 @@ class PostgresStore(Lookups):
         """
         with self._writing:
             try:
-                with self.address.translate_errors(), check_replication(self._connect_writer()) as connection:
-                    write_batch(connection, events, snapshots, [*erasures], epochs)
+                with self.address.translate_errors():
+                    connection = self._connect_writer()
+                    with check_replication(connection), connection.hurrying():
+                        write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
             except BaseException:
+                if self._writer is not None and self._writer.closed:
+                    self.pool.drop_idle()  # what ended this one may have ended all
                 self._drop_writer()
                 raise
 
