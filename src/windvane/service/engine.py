@@ -28,7 +28,7 @@ from windvane.service.committer import Committer, Promise
 from windvane.service.compaction import Compactions
 from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady, StalledDiskError, unavailable
+from windvane.service.readiness import NotReady, StalledDiskError, refuse_read, unavailable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
 from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.snapshots import START_SHARE, Snapshots
@@ -37,13 +37,14 @@ from windvane.service.store import (
     DamageError,
     Erasure,
     Event,
+    NoConnectionError,
     Snapshot,
     Store,
     StreamRow,
     is_damage,
 )
 from windvane.service.streams import Done, Stream
-from windvane.service.tasks import Tasks
+from windvane.service.tasks import Tasks, run_persistently
 from windvane.service.timeouts import Timeouts
 from windvane.service.turns import Turnstile, hold, is_slow, measure, wait_while_held
 from windvane.service.views import Views
@@ -377,6 +378,9 @@ class Engine:
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
+            if isinstance(error, NoConnectionError):
+                self._set_aside(stream)
+                raise refuse_read(error) from None
             if isinstance(error, STORE_ERRORS):
                 self.fail(error)
                 raise Problem("unavailable", "the store cannot be read") from None
@@ -397,8 +401,8 @@ class Engine:
         name, promise = stream.name, self._committer.add()
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, self.store)
-            snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
+            rebuilt = await run_persistently(rebuild_stream, stream.row, self.store)
+            snapshot = await run_persistently(self.store.read_snapshot_number, stream.id)
         except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
             self.fail(error)
             return

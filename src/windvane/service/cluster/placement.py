@@ -22,12 +22,13 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady
+from windvane.service.readiness import NotReady, refuse_read
 from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow, is_damage
+from windvane.service.store import STORE_ERRORS, DatabaseError, NoConnectionError, StoreError, StreamRow, is_damage
 from windvane.service.store.migrations import FORMAT
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import wait_while_held
 from windvane.warmup import warm_up
 
@@ -173,7 +174,7 @@ class Placement:
 
     async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
-            rows = await self._run(self._engine.store.read_streams, taken)
+            rows = await run_persistently(self._engine.store.read_streams, taken)
             # A shard may have been lost and taken again meanwhile: its streams are read once more.
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}
@@ -352,7 +353,8 @@ class Placement:
         """Load streams in the background: their timeouts pass without a request."""
         for row in rows:
             while self._is_needed(row):  # the first load may have begun in an epoch that is over
-                await self._load(row)
+                with contextlib.suppress(Problem):
+                    await self._load(row)
 
     def _is_needed(self, row: StreamRow) -> bool:
         """Return whether a stream should be served here and is not."""
@@ -371,6 +373,8 @@ class Placement:
         engine = self._engine
         try:
             stream, number, seconds = await self._run(self._rebuild, row)
+        except NoConnectionError as error:
+            raise refuse_read(error) from None
         except Exception as error:
             if isinstance(error, STORE_ERRORS) and not is_damage(error):
                 engine.fail(error)

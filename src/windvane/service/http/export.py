@@ -27,6 +27,7 @@ from windvane.service.store import (
     StreamRow,
     UnreadableEventError,
     check_event,
+    is_damage,
 )
 
 NDJSON = "application/x-ndjson"
@@ -77,6 +78,8 @@ def _count_removed(engine: Engine, stream: int) -> int:
         raise UnreadableEventError(1, f"the baseline of the stream cannot be used ({error})") from None
     except STORE_ERRORS as error:
         engine.report_damage(error)
+        if not is_damage(error):
+            raise
         raise UnreadableEventError(1, "the baseline of the stream cannot be read") from None
     return 0 if baseline is None else baseline.removed
 

@@ -22,6 +22,7 @@ from windvane.service.store import (
     DatabaseError,
     Erasure,
     Event,
+    NoConnectionError,
     Snapshot,
     StoreError,
     Token,
@@ -232,7 +233,7 @@ def test_a_pool_without_free_connections_is_waited_for_but_not_forever(
         held.wait(20)
         with monkeypatch.context() as patch:
             patch.setattr(connections, "WAIT_SECONDS", 0.05)
-            with rejects(error=DatabaseError) as caught:
+            with rejects(error=NoConnectionError) as caught:
                 store.last_number(1)
         assert "all 2 connections" in str(caught.value)
         store.append([event(1)])  # events have their own connection

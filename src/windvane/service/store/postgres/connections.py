@@ -22,7 +22,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
 
-from windvane.service.store.records import DamageError, DatabaseError, StoreError
+from windvane.service.store.records import DamageError, DatabaseError, NoConnectionError, StoreError
 
 # An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -55,7 +55,7 @@ SESSION: dict[str, str | int] = {
 """Settings of a session, unless ``options`` of the address has them."""
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-WAIT_SECONDS = 5.0  # for a connection of the pool
+WAIT_SECONDS = 2.0  # for a connection of the pool; less than lookups may take, so that their requests learn the reason
 ANSWER_SECONDS = 5.0
 """For which a server may be silent that has to write events or to find some; other statements have this much longer
 than ``statement_timeout``, with which the server itself ends them."""
@@ -250,12 +250,13 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[Connection]:
-        """Yield a connection. Raise :class:`DatabaseError` if none becomes free in time, or the server is unreachable.
+        """Yield a connection. Raise :class:`NoConnectionError` if none becomes free in time, and
+        :class:`DatabaseError` if the server is unreachable.
 
         Errors of psycopg are translated. After an error, the connection is used again only if no transaction is open.
         """
         if not self._places.acquire(timeout=WAIT_SECONDS):
-            raise DatabaseError(f"all {self.size} connections to the database are in use")
+            raise NoConnectionError(f"all {self.size} connections of this process to the database are in use")
         try:
             connection = self._take() or self.address.connect(**self._settings)
             try:
