@@ -105,6 +105,7 @@ class Registry:
             if placement is not None:
                 await placement.prepare(name)
             if name not in engine.rows:
+                await self._purge()
                 raise unknown_stream(name)
             epoch = None if placement is None else placement.find_epoch(name)
             row = engine.rows[name]
@@ -118,6 +119,14 @@ class Registry:
                     engine.fail(error)
                     raise Problem("unavailable", NOT_WRITTEN) from None
             log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+
+    async def _purge(self) -> None:
+        """Delete what is left of a stream whose removal failed half-way, before a repeated request says it is gone."""
+        try:
+            await run_persistently(self._engine.store.purge)
+        except STORE_ERRORS as error:
+            self._engine.report_damage(error)
+            raise Problem("unavailable", NOT_WRITTEN) from None
 
 
 def unknown_stream(name: str) -> Problem:

@@ -20,7 +20,7 @@ from support.server import ARMS, Local, read_problem, run_local, until
 from windvane.service.http import access
 from windvane.service.problems import Problem
 from windvane.service.store import NoConnectionError
-from windvane.service.store.postgres import connections
+from windvane.service.store.postgres import pool as pooling
 
 SHOP = "/v1/streams/shop"
 RAW = json.dumps(ARMS).encode()
@@ -43,7 +43,7 @@ def exhausted(service: Local, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     with contextlib.ExitStack() as stack, monkeypatch.context() as patch:
         for _ in range(pool.size):
             stack.enter_context(pool.borrow())
-        patch.setattr(connections, "WAIT_SECONDS", 0.02)
+        patch.setattr(pooling, "WAIT_SECONDS", 0.02)
         patch.setattr(access, "RELOAD", 1e9)  # tokens are not read meanwhile
         yield
 

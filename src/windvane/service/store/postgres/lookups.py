@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from windvane.service.store.events import Event
-from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
+from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.pool import ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
 from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, Token, is_sealed
 

@@ -18,9 +18,11 @@ import psycopg
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
-from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
+from windvane.service.store.postgres.connections import Address, Connection, check_replication
 from windvane.service.store.postgres.expulsion import expel_nodes
 from windvane.service.store.postgres.lookups import Lookups
+from windvane.service.store.postgres.pool import is_usable
+from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
@@ -32,7 +34,6 @@ from windvane.service.store.postgres.schema import (
     write_meta,
 )
 from windvane.service.store.postgres.writing import (
-    ERASE_MS,
     fence_shard,
     insert_events,
     insert_states,
@@ -257,7 +258,14 @@ class PostgresStore(Lookups):
                 raise
 
     def purge(self) -> bool:
-        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        """Delete what a process has left of streams that it was removing; return True: nothing is left.
+
+        PostgreSQL recycles its files and its log itself.
+        """
+        with self.reading() as connection:
+            streams = list_removed(connection)
+        for stream in streams:
+            self._delete_events(stream)
         return True
 
     def _connect_writer(self) -> Connection:
@@ -344,13 +352,20 @@ class PostgresStore(Lookups):
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
-            connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
-            for table in ("events", "snapshots", "baselines"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
-            connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
+            mark_removed(connection, row.id)
+        self._delete_events(row.id)
+
+    def _delete_events(self, stream: int) -> None:
+        """Delete the events of a removed stream, each slice of them in a transaction of its own."""
+        last: int | None = 0
+        while last is not None:
+            with self._transaction() as connection:
+                last = delete_slice(connection, stream, last)
+        with self._transaction() as connection:
+            delete_mark(connection, stream)
 
     # --- tokens ----------------------------------------------------------------------------------------------------
 
