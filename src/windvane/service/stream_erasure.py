@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from windvane.agent.times import read_clock
 from windvane.service.baselines import build_baseline, read_baseline
+from windvane.service.event_lookup import check_stored, unreadable
 from windvane.service.problems import Problem
-from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.streams import check_decision
@@ -57,9 +58,9 @@ def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
     events = check_decision(decision, stream.store.events_of_decision(stream.id, decision))
     try:
         for event in events:
-            check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
+            check_stored(stream.store, event)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+        raise unreadable(error) from None
     return events
 
 
