@@ -48,6 +48,20 @@ def test_a_node_opens_another_session_for_commits(nodes: ServiceCluster, cluster
     nodes.verify()
 
 
+def test_a_server_that_stands_still_is_left_and_found_again(nodes: ServiceCluster, cluster: Cluster) -> None:
+    nodes.start("a", "b")
+    names = nodes.create_streams(["x", "y", "z"])
+    decisions = {name: nodes.decide(name)["id"] for name in names}
+    with cluster.all_frozen():
+        until(lambda: all(node.find_cause() == "database" for node in nodes.nodes.values()), 30.0)
+        for name in names:
+            assert nodes.nodes["a"].call("POST", f"/v1/streams/{name}/decisions", ARMS, f"key of {name}")[0] == 503
+    for name, first in decisions.items():
+        second = nodes.decide(name, f"key of {name}")["id"]
+        assert [event["decision"] for event in nodes.read_log(name)] == [first, second]
+    nodes.verify()
+
+
 def test_another_node_serves_the_streams_of_one_whose_commits_stall(nodes: ServiceCluster, cluster: Cluster) -> None:
     """Its keeper is fine: the lease would never run out."""
     nodes.start("a", modules=NEVER, wait=False)

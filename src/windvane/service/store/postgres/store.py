@@ -152,7 +152,7 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection:
+        with self.pool.borrow() as connection, connection.hurrying():
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -315,7 +315,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        with self._transaction() as connection:
+        with self._transaction() as connection, connection.hurrying():
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
