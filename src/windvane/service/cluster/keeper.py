@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -205,14 +206,15 @@ class Keeper:
     def rest(self) -> None:
         """Leave all shards to other nodes until :meth:`resume`, because this one cannot write.
 
-        Without another node, nothing changes. Shards that are being written to become free when that ends.
+        Nothing changes without another node, or if the lease cannot be renewed in time either. Shards that are being
+        written to become free when that ends.
         """
-        self._member.is_resting = True
+        self._member.rests_from = read_clock()
         self._session.wake()
 
     def resume(self) -> None:
         """Take shards again after :meth:`rest`."""
-        self._member.is_resting = False
+        self._member.rests_from = math.inf
         self._session.wake()
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Collection, Mapping
 
@@ -24,6 +25,7 @@ PROPOSE_AGAIN_SECONDS = 10.0
 # Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
 # away, their leases have run out as well, and they need a moment to connect.
 GRACE = 1 / 2
+REST_TICKS = 2  # for so long a node that cannot write, but renew its lease, keeps its shards: the commit may be slow
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
 
 
@@ -70,11 +72,11 @@ class Member:
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
         self.is_leaving = False  # it gives up its shards and joins no more
-        self.is_resting = False  # it leaves its shards to other nodes, if there are any, and joins later
+        self.rests_from = math.inf  # when it begins to leave its shards to other nodes, if there are any
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
-        self._renewed = self._proposed_at = self._sweeps_from = float("-inf")
+        self._renewed = self._proposed_at = self._sweeps_from = self._steady_from = -math.inf
         self._name_free_at: float | None = None
         self._proposed: dict[int, int] = {}
 
@@ -84,7 +86,7 @@ class Member:
         ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
-        if not self.is_member and (self.is_leaving or self.is_resting):
+        if not self.is_member and (self.is_leaving or self.rests_from < math.inf):
             self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
             return self._tick
         if not self.is_member:
@@ -122,7 +124,7 @@ class Member:
         result = membership.join(connection, self.node, self._lease_seconds)
         if result.has_joined:
             self.is_member = self.has_ever_joined = True
-            self._name_free_at, self._renewed = None, float("-inf")
+            self._name_free_at, self._renewed = None, -math.inf
             return 0.0
         if result.format != str(self.node.format):
             problem = f"has format {result.format}; this version of windvane needs format {self.node.format}"
@@ -149,8 +151,10 @@ class Member:
         if now is None:
             self._note_expulsion()
             return False
-        if float("-inf") < self._renewed < start - 2 * self._tick:
+        if -math.inf < self._renewed < start - 2 * self._tick:
             self._sweeps_from = start + GRACE * self._lease_seconds
+        if read_clock() > self._renewed + 2 * self._tick:
+            self._steady_from = read_clock()
         self._renewed = start
         self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
         self.clock.compare(before, now)
@@ -197,7 +201,7 @@ class Member:
         What may wait for a lock comes last.
         """
         me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
-        if self.is_resting and any(node.instance != me for node in reading.map.nodes):
+        if self._must_rest() and any(node.instance != me for node in reading.map.nodes):
             log.warning("the commits of this node have stalled; it leaves its shards to other nodes")
             self.leave(connection)
             return False
@@ -220,6 +224,11 @@ class Member:
         if len(held) > share and not free and self.map.find_node(me) is not None:
             self._propose(min(STEP, len(held) - share))
         return False
+
+    def _must_rest(self) -> bool:
+        """Return whether renewals have been in time for a while, although the node cannot write. If they are late as
+        well, all commits have stalled, and others cannot write either."""
+        return read_clock() >= max(self.rests_from, self._steady_from) + REST_TICKS * self._tick
 
     def _repair(self, connection: Connection, reading: Reading) -> bool:
         """Add missing rows, and remove nodes that are gone. Return whether the map has changed."""
