@@ -78,6 +78,18 @@ def test_a_replay(service: Local, monkeypatch: pytest.MonkeyPatch, name: str) ->
     assert pack_stream(rebuilt) == pack_stream(stream)
 
 
+@pytest.mark.parametrize("format_", ["ndjson", "parquet"])
+@pytest.mark.usefixtures("decisions")
+def test_an_export(service: Local, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
+    """It begins after what was removed."""
+    removed = compact_after(service, monkeypatch, "read_baseline")
+    answer = service.get(f"{SHOP}/events?format={format_}")
+    assert answer.status_code == 200
+    assert removed == [EVENTS]
+    if format_ == "ndjson":
+        assert answer.content == b""
+
+
 def test_an_event_that_was_changed_is_still_found(service: Local, decisions: list[str], tmp_path: Path) -> None:
     where, sql = locate(tmp_path / "a.db"), "UPDATE events SET chain = ? WHERE decision = ?"
     chain = service.store.events_of_decision(service.engine.rows["shop"].id, decisions[1])[0].chain
