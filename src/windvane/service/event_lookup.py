@@ -7,6 +7,7 @@ A file is read at once. A database on another machine is not: an operation that 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import OrderedDict, deque
@@ -145,9 +146,15 @@ class EventLookup:
             return math.inf
 
     def _read_checked(self, read: Callable[[], Sequence[Event | None]]) -> list[Event]:
-        """Return events of the store that are new or match the chain values stored with their predecessors."""
+        """Return events of the store that are new or match the chain values stored with their predecessors.
+
+        A compaction may remove events in between. What does not match is therefore read again in one transaction.
+        """
+        with contextlib.suppress(UnreadableEventError):
+            return [self._check(event) for event in read() if event is not None]
         try:
-            return read_at_once(self._store, lambda: [self._check(event) for event in read() if event is not None])
+            with self._store.read_transaction():
+                return [self._check(event) for event in read() if event is not None]
         except UnreadableEventError as error:
             raise unreadable(error) from None
 
@@ -155,18 +162,6 @@ class EventLookup:
         if event.number < self._first_unsaved():
             check_stored(self._store, event)
         return event
-
-
-def read_at_once(store: Store, read: Callable[[], T]) -> T:
-    """Return the result of ``read``, which reads events and then what they must match.
-
-    A compaction may remove events in between. What does not match is therefore read again in one transaction.
-    """
-    try:
-        return read()
-    except UnreadableEventError:
-        with store.read_transaction():
-            return read()
 
 
 def check_stored(store: Store, event: Event) -> None:

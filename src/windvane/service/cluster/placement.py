@@ -149,7 +149,7 @@ class Placement:
         return self._secret
 
     def rest(self) -> None:
-        """Let other nodes take the streams at once, because commits stall here, until :meth:`open`."""
+        """Let other nodes take the streams until :meth:`open`, because commits stall here."""
         if self.keeper is not None:
             self.keeper.rest()
 
