@@ -32,8 +32,8 @@ def compact_after(service: Local, monkeypatch: pytest.MonkeyPatch, name: str) ->
     """Remove all events when a method of the store has returned for the first time; return how many."""
     read, removed = getattr(service.store, name), list[int]()
 
-    def read_and_compact(*arguments: Any) -> Any:
-        result = read(*arguments)
+    def read_and_compact(*arguments: Any, **options: Any) -> Any:
+        result = read(*arguments, **options)
         if not removed:
             removed.append(0)  # the compaction itself reads the store
             stream = service.engine.streams["shop"]
@@ -46,7 +46,7 @@ def compact_after(service: Local, monkeypatch: pytest.MonkeyPatch, name: str) ->
 
 def test_a_lookup(service: Local, decisions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     stream, is_remote = service.engine.streams["shop"], service.store.is_remote
-    removed = compact_after(service, monkeypatch, "find_events" if is_remote else "events_of_decision")
+    removed = compact_after(service, monkeypatch, "find_events")
     if is_remote:
         assert read_problem(service.get(f"{SHOP}/decisions/{decisions[2]}"), 404)["code"] == "unknown-decision"
     else:  # the event loop does not look it up in two steps
@@ -58,7 +58,7 @@ def test_a_lookup(service: Local, decisions: list[str], monkeypatch: pytest.Monk
 def test_a_repeated_request(service: Local, decisions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its key is gone with the event."""
     stream, is_remote = service.engine.streams["shop"], service.store.is_remote
-    removed = compact_after(service, monkeypatch, "find_events" if is_remote else "event_with_key")
+    removed = compact_after(service, monkeypatch, "find_events")
     if is_remote:
         answer = service.post(f"{SHOP}/decisions", ARMS, headers={"idempotency-key": "k3"})
         assert answer.status_code == 201
@@ -92,7 +92,7 @@ def test_an_export(service: Local, monkeypatch: pytest.MonkeyPatch, format_: str
 
 def test_an_event_that_was_changed_is_still_found(service: Local, decisions: list[str], tmp_path: Path) -> None:
     where, sql = locate(tmp_path / "a.db"), "UPDATE events SET chain = ? WHERE decision = ?"
-    chain = service.store.events_of_decision(service.engine.rows["shop"].id, decisions[1])[0].chain
+    chain = service.store.read_chain(service.engine.rows["shop"].id, 2)
     edit(where, sql, b"other", decisions[1])
     assert read_problem(service.get(f"{SHOP}/decisions/{decisions[2]}"), 500)["code"] == "unreadable"
     edit(where, sql, chain, decisions[1])

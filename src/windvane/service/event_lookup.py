@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
 from windvane.service.readiness import refuse_read
-from windvane.service.store import STORE_ERRORS, Event, Store, UnreadableEventError, check_event
+from windvane.service.store import STORE_ERRORS, Event, ReadableStore, UnreadableEventError, check_event
 from windvane.service.turns import wait_while_held
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EventLookup:
     and looks up events; the event loop may forget some meanwhile, so the queue is copied before iteration.
     """
 
-    def __init__(self, store: Store, stream: int) -> None:
+    def __init__(self, store: ReadableStore, stream: int) -> None:
         self._store, self._stream = store, stream
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # of the unsaved events
@@ -106,7 +106,7 @@ class EventLookup:
         if self._store.is_remote:
             events = self._read_fetched(Wanted("key", key))
         else:
-            events = self._read_checked(lambda: [self._store.event_with_key(self._stream, key)])
+            events = self._read_checked(lambda: self._store.find_events(keys=[(self._stream, key)]))
         return events[0] if events else None
 
     def of_decision(self, decision: str) -> list[Event]:
@@ -115,7 +115,7 @@ class EventLookup:
         if self._store.is_remote:
             stored = self._read_fetched(Wanted("decision", decision))
         else:
-            stored = self._read_checked(lambda: self._store.events_of_decision(self._stream, decision))
+            stored = self._read_checked(lambda: self._store.find_events(decisions=[(self._stream, decision)]))
         last = stored[-1].number if stored else 0  # events may be stored and not forgotten yet
         return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
@@ -145,16 +145,16 @@ class EventLookup:
         except IndexError:
             return math.inf
 
-    def _read_checked(self, read: Callable[[], Sequence[Event | None]]) -> list[Event]:
+    def _read_checked(self, read: Callable[[], Sequence[Event]]) -> list[Event]:
         """Return events of the store that are new or match the chain values stored with their predecessors.
 
         A compaction may remove events in between. What does not match is therefore read again in one transaction.
         """
         with contextlib.suppress(UnreadableEventError):
-            return [self._check(event) for event in read() if event is not None]
+            return [self._check(event) for event in read()]
         try:
             with self._store.read_transaction():
-                return [self._check(event) for event in read() if event is not None]
+                return [self._check(event) for event in read()]
         except UnreadableEventError as error:
             raise unreadable(error) from None
 
@@ -164,7 +164,7 @@ class EventLookup:
         return event
 
 
-def check_stored(store: Store, event: Event) -> None:
+def check_stored(store: ReadableStore, event: Event) -> None:
     """Raise :class:`UnreadableEventError` unless a stored event follows its predecessor."""
     check_event(store.read_chain(event.stream, event.number - 1) or b"", event)
 
@@ -177,7 +177,7 @@ def unreadable(error: UnreadableEventError) -> Problem:
 class BulkLookup:
     """Fetches events from a database: while one query runs, the requests for the next gather."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         self._store = store
         self._waiting: dict[tuple[int, Wanted], asyncio.Future[list[Event]]] = {}
         self._is_running = False

@@ -105,7 +105,7 @@ def test_only_the_stream_is_rebuilt_whose_operation_got_no_connection(service: L
         raise NoConnectionError("all connections are in use")
 
     with rejects(error=Problem, code="unavailable"):
-        service.run(engine.carry_out(stream, operate))  # type: ignore[arg-type]
+        service.run(engine.operations.carry_out(stream, operate))  # type: ignore[arg-type]
     until(lambda: engine.streams.get("shop") not in (None, stream))
     assert service.info()["events"] == 0
     assert service.post(f"{SHOP}/decisions", ARMS).status_code == 201
