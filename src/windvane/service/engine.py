@@ -28,7 +28,7 @@ from windvane.service.committer import Committer, Promise
 from windvane.service.compaction import Compactions
 from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady, StalledDiskError, unavailable
+from windvane.service.readiness import NotReady, StalledDiskError, unavailable, unreadable
 from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
 from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.snapshots import START_SHARE, Snapshots
@@ -284,9 +284,8 @@ class Engine:
         """Return a stream that is in service and in memory."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            reason = self.unavailable[name]
-            if reason == REBUILDING:  # temporary
-                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
+            if (reason := self.unavailable[name]) == REBUILDING:  # temporary
+                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY, cause="recovering")
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise unknown_stream(name)
@@ -365,7 +364,7 @@ class Engine:
         if (committer := self._committer) is not None and (
             committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
         ):
-            raise Problem("unavailable", "the disk does not keep up; try again")
+            raise Problem("unavailable", "the disk does not keep up; try again", cause="busy")
         began = time.perf_counter() if began is None else began
         try:
             yield
@@ -377,7 +376,7 @@ class Engine:
             log.exception("an operation on stream %r failed", stream.name)
             if isinstance(error, STORE_ERRORS):
                 self.fail(error)
-                raise Problem("unavailable", "the store cannot be read") from None
+                raise unreadable(error) from None
             self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
         self._snapshots.add_work(stream, time.perf_counter() - began)
@@ -428,23 +427,24 @@ class Engine:
         """Hand ``events`` over, and wait until they and all before them are on disk."""
         await self._wait_for(self.hand_over(stream, events))
         if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def _wait_for(self, promise: Promise) -> None:
         try:
             await asyncio.shield(promise)
         except Exception:
-            raise Problem("unavailable", _WRITE_FAILED) from None
+            cause = "recovering" if self.failure is None else self.failure.code
+            raise Problem("unavailable", _WRITE_FAILED, cause=cause) from None
 
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
         if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
-            raise Problem("unavailable", _WRITE_FAILED)
+            raise Problem("unavailable", _WRITE_FAILED, cause="recovering")
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():

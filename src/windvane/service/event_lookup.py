@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
+from windvane.service.readiness import unreadable
 from windvane.service.store import STORE_ERRORS, Event, Store, UnreadableEventError, check_event
 from windvane.service.turns import wait_while_held
 
@@ -199,7 +200,7 @@ class BulkLookup:
                 return await asyncio.shield(future)
         except (*STORE_ERRORS, TimeoutError) as error:
             log.error("events cannot be read: %s", error)
-            raise Problem("unavailable", "the store cannot be read") from None
+            raise unreadable(error) from None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Query everything that was asked for until now."""

@@ -95,3 +95,9 @@ class NotReady(NamedTuple):
 def unavailable(failure: NotReady) -> Problem:
     """Return the problem of a request that arrives while the service is not ready."""
     return Problem("unavailable", f"not ready: {failure.text}", cause=failure.code)
+
+
+def unreadable(error: BaseException) -> Problem:
+    """Return the problem of a request for which the store could not be read; a TimeoutError: not in time."""
+    cause = "stalled" if isinstance(error, TimeoutError) else NotReady.after(error).code
+    return Problem("unavailable", "the store cannot be read", cause=cause)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.service.problems import Problem
-from windvane.service.readiness import unavailable
+from windvane.service.readiness import NotReady, unavailable
 from windvane.service.store import STORE_ERRORS, FencedError, StreamRow, TooManyStreamsError
 from windvane.service.streams import Stream
 
@@ -80,13 +80,13 @@ class Registry:
         except TooManyStreamsError as error:
             raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
         except FencedError:
-            raise Problem("unavailable", TAKEN_OVER) from None
+            raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
         except STORE_ERRORS as error:
             log.error("stream %r cannot be stored: %s", name, error)
             self._engine.report_damage(error)
             if store.is_remote:  # whether it was stored is not known
                 self._engine.fail(error)
-            raise Problem("unavailable", NOT_WRITTEN) from None
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
         finally:
             self._since = 0.0
 
@@ -109,10 +109,10 @@ class Registry:
                     await engine.flush()  # until all of its events are stored
                     await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
                 except FencedError:
-                    raise Problem("unavailable", TAKEN_OVER) from None
+                    raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
-                    raise Problem("unavailable", NOT_WRITTEN) from None
+                    raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
             log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
 
 

@@ -90,6 +90,31 @@ def test_requests_from_the_first_moment_on(nodes: ServiceCluster) -> None:
     assert set(statuses) <= {201, 503}
 
 
+def test_every_answer_without_the_database_has_the_cause(nodes: ServiceCluster) -> None:
+    """Also of requests that fail before it is known which stream they are about."""
+    nodes.start(*NAMES)
+    nodes.create_streams(["shop"])
+    decision = nodes.decide("shop")["id"]
+    nodes.server.stop("immediate")
+    requests = [
+        ("GET", "/v1/streams", None),
+        ("GET", "/v1/streams/shop", None),
+        ("GET", f"/v1/streams/shop/decisions/{decision}", None),
+        ("POST", "/v1/streams", {"name": "new", "dim": 2}),
+        ("POST", "/v1/streams/shop/decisions", ARMS),
+        ("PUT", f"/v1/streams/shop/decisions/{decision}/reward", {"value": 1.0}),
+        ("DELETE", "/v1/streams/shop", None),
+    ]
+    for _ in range(2):
+        for node in nodes.nodes.values():
+            answers = [node.call(*request) for request in requests]
+            refused = [(status, problem.get("cause")) for status, problem in answers if status != 200]
+            assert set(refused) == {(503, "database")}
+            assert len(refused) >= 4  # what is in memory may be read for a moment
+        for node in nodes.nodes.values():
+            until(lambda node=node: node.find_cause() == "database")  # type: ignore[misc]
+
+
 # --- connections -----------------------------------------------------------------------------------------------------
 
 

@@ -245,7 +245,7 @@ def test_nothing_is_forwarded_twice(pair: Pair) -> None:
     """With the true secret, a node that does not own the stream says so: there are no loops."""
     ((secret,),) = pair.nodes.execute("SELECT value FROM meta WHERE name = 'secret'")
     status, problem = pair.other.call("GET", pair.path, x_windvane_forwarded=secret)
-    assert (status, problem["title"]) == (503, "The service is unavailable")
+    assert (status, problem["title"], problem["cause"]) == (503, "The service is unavailable", "moving")
     assert pair.owner.call("GET", pair.path, x_windvane_forwarded=secret)[0] == 200
 
 
@@ -298,3 +298,15 @@ def test_an_owner_that_does_not_answer(nodes: ServiceCluster) -> None:
     pair.owner.resume()
     assert nodes.decide("shop", "k", pair.owner) == decision
     assert len(nodes.read_log("shop")) == 1
+
+
+def test_an_owner_that_cannot_be_reached(nodes: ServiceCluster) -> None:
+    """Who it is and at which address it should be is said to the client: perhaps the address is wrong."""
+    nodes.settings = {"lease": 20.0}
+    nodes.start("a", "b")
+    pair = Pair(nodes, nodes.create_streams(["shop"])[0])
+    pair.owner.kill()
+    status, problem = pair.other.call("POST", f"{pair.path}/decisions", ARMS)
+    assert (status, problem["cause"]) == (503, "unreachable")
+    assert f"{pair.owner.name!r}" in problem["detail"]
+    assert f"http://{pair.owner.address};" in problem["detail"]

@@ -292,7 +292,7 @@ class Placement:
             return epoch
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
-            raise Problem("unavailable", f"no node owns shard {shard} now; try again")
+            raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
         raise ElsewhereError(owner)
 
     async def prepare(self, name: str) -> None:

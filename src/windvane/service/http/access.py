@@ -14,6 +14,7 @@ from collections.abc import Callable
 from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
+from windvane.service.readiness import unreadable
 from windvane.service.store import STORE_ERRORS, Store, Token
 
 PREFIX = "wv_"
@@ -106,12 +107,12 @@ class Access:
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:
-            raise Problem("unavailable", "the store cannot be read: the disk does not answer")
+            raise unreadable(TimeoutError())
         try:
             reading.result()
         except STORE_ERRORS as error:
             self._report(error)
-            raise Problem("unavailable", "the store cannot be read") from None
+            raise unreadable(error) from None
 
     async def _reload(self) -> None:
         now = time.monotonic()

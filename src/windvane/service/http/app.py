@@ -24,6 +24,7 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
+from windvane.service.readiness import unreadable
 from windvane.service.store import STORE_ERRORS, Store
 
 MOST_BYTES = 4 << 20
@@ -140,7 +141,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, STORE_ERRORS):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
-        problem = Problem("unavailable", "the store cannot be read")
+        problem = unreadable(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
     response = respond(problem)
