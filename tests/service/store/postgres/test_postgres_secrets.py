@@ -109,7 +109,7 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
         cluster.start()
         assert store.read_tokens()
     for wrong in (cluster.url("shop", "guest", PASSWORD + "x"), cluster.url("nowhere", "guest", PASSWORD)):
-        with rejects(error=StoreError, code="unreachable") as refused:
+        with rejects(error=StoreError, code="refused") as refused:
             open_store(wrong)
         texts.append(refused.value)
     assert_secret(*texts, *(record.getMessage() for record in caplog.records), caplog.text)
@@ -179,14 +179,14 @@ def test_parameters_of_tls_are_honoured(secured: Secured) -> None:
         assert secured.cluster.execute(sessions) == [(True,)]
     url = over_network(secured, "127.0.0.1", sslmode="verify-ca", sslrootcert=str(certificate))
     open_store(url).close()
-    for host, mode, root in (
-        ("localhost", "verify-full", other),  # of somebody else
-        ("localhost", "verify-ca", other),
-        ("127.0.0.1", "verify-full", certificate),  # of another name
-        ("localhost", "verify-full", secured.folder / "missing.pem"),
-        ("localhost", "disable", certificate),  # which the server does not allow
+    for host, mode, root, code in (
+        ("localhost", "verify-full", other, "unreachable"),  # of somebody else
+        ("localhost", "verify-ca", other, "unreachable"),
+        ("127.0.0.1", "verify-full", certificate, "unreachable"),  # of another name
+        ("localhost", "verify-full", secured.folder / "missing.pem", "unreachable"),
+        ("localhost", "disable", certificate, "refused"),  # by the server
     ):
-        with rejects(error=StoreError, code="unreachable") as caught:
+        with rejects(error=StoreError, code=code) as caught:
             open_store(over_network(secured, host, sslmode=mode, sslrootcert=str(root)))
         assert_secret(caught.value)
 

@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
 
+from windvane.service.store.postgres.refusals import HINTS, diagnose
 from windvane.service.store.records import DamageError, DatabaseError, StoreError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -95,14 +96,22 @@ class Address:
 
     def connect(self, **settings: str | int) -> Connection:
         """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        with self.translate_errors():
+            return psycopg.connect(self._build(settings), autocommit=True)
+
+    def find_refusal(self, **settings: str | int) -> str | None:
+        """Return the SQLSTATE with which the server refuses connections now; None if it does not, or is not there."""
+        with self.translate_errors():
+            return diagnose(self._build(settings))
+
+    def _build(self, settings: dict[str, str | int]) -> str:
+        """Return the connection string of a session."""
         parameters = dict(self._parameters)
         if self._finds_primary and "default_transaction_read_only" not in settings:
             parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
         options.append(self._options)  # what comes last counts
-        with self.translate_errors():
-            address = make_conninfo("", **{**parameters, "options": " ".join(options)})
-            return psycopg.connect(address, autocommit=True)
+        return make_conninfo("", **{**parameters, "options": " ".join(options)})
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -115,6 +124,8 @@ class Address:
     def _translate(self, error: psycopg.Error) -> DatabaseError:
         # The details of an error are left out: they hold values of rows.
         text = error.diag.message_primary or str(error) or type(error).__name__
+        if error.sqlstate in HINTS:
+            text = f"{text}; {HINTS[error.sqlstate]}"
         kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
         return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
