@@ -19,6 +19,8 @@ CAUSES = {
     "misplaced": "the store file was moved, removed or replaced",
     "database": "the database does not respond",
     "clock": "the clock of this machine differs from that of the database",
+    "address": "this node cannot be reached at its address",
+    "token": "other machines can reach this node, and the store has no token: add one",
     "name": "another node has the same name",
     "standby": "the database commits to no standby",
     "format": "the store has another format",

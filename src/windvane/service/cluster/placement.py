@@ -76,8 +76,11 @@ class Placement:
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()  # set, and cleared at once, when the map or the shards have changed
         self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
-        self.on_map: Callable[[ShardMap], object] = lambda _: None
+        self.on_map: list[Callable[[ShardMap], object]] = []
         """Called with the map when it has changed."""
+        self.find_problem: Callable[[], NotReady | None] = lambda: None
+        """Returns what else keeps this node from being ready."""
+        self.reachable: Mapping[str, bool] = {}  # by the name of a node, whether it answered at its address
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
@@ -218,7 +221,8 @@ class Placement:
 
     def _note_map(self, shard_map: ShardMap) -> None:
         self._note_change()
-        self.on_map(shard_map)
+        for call in self.on_map:
+            call(shard_map)
 
     def list_known(self) -> dict[int, int]:
         """Return the epochs of the shards that this node serves and whose streams it knows."""
@@ -281,7 +285,7 @@ class Placement:
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
         problem = None if self.keeper is None else self.keeper.problem
-        return None if problem is None else NotReady.after(problem)
+        return self.find_problem() if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
         """Return the epoch of the shard of a stream; raise if this node does not own it."""
