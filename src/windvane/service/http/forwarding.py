@@ -132,7 +132,10 @@ class Forwarder:
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
         if owner.url not in self._transports:
-            where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            try:
+                where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            except ValueError:  # the table was edited by hand
+                raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())
         address, transport = self._transports[owner.url]
         body = b"" if method == "GET" else scope.get(BODY, b"")

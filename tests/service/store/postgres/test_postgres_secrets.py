@@ -125,7 +125,6 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
         "postgresql://guest:s3cr%zzet@localhost/shop",
         "postgresql://localhost:s3cr/shop",
         "postgresql://localhost/shop?password=s3cr&nonsense=s3cr",
-        "postgresql://localhost/shop?passwort=s3cret",
         "postgresql://[localhost/shop?password=s3cret",
         "postgresql://guest:s3cr%00et@localhost/shop",
     ],
@@ -138,6 +137,19 @@ def test_an_address_that_is_not_valid_is_not_shown(url: str) -> None:
     assert "%40" in caught.value.problem
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_an_option_that_is_unknown_is_named() -> None:
+    """Unless it may be a part of a password."""
+    for url in ("postgresql://localhost/shop?ssl_mode=s3cret", "postgresql://u@h/shop?sslmode=require&ssl_mode=s3cret"):
+        with rejects(error=StoreError, code="refused") as caught:
+            PostgresStore(url)
+        assert caught.value.problem == "the address has an unknown option, ssl_mode"
+    for query in ("password=a&s3cret=b", "s3cret", "x=1&user=a@s3cret=1"):
+        with rejects(error=StoreError, code="refused") as caught:
+            PostgresStore(f"postgresql://localhost/shop?{query}")
+        assert_secret(caught.value)
+        assert "%40" in caught.value.problem
 
 
 def test_names_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ class Address:
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         except (psycopg.Error, UnicodeError):  # its text may hold the password
-            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
+            raise StoreError(f"{scheme}://...", "refused", _describe_mistake(rest)) from None
         if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
@@ -135,6 +135,17 @@ class Address:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
+
+
+def _describe_mistake(rest: str) -> str:
+    """Return why an address may be wrong, without anything that may be a part of a password."""
+    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
+    names = {name for name, _, _ in pairs}
+    known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = sorted(name for name, sign, _ in pairs if sign and name.isidentifier() and name not in known)
+    if unknown and "@" not in rest.partition("?")[2] and names.isdisjoint(SECRETS):
+        return f"the address has an unknown option, {unknown[0]}"
+    return f"the address is not valid; {_ENCODE}"
 
 
 def _describe(parameters: dict[str, str]) -> str:

@@ -18,6 +18,7 @@ from psycopg import pq
 INVALID_AUTHORIZATION = "28"  # how the SQLSTATE begins: a wrong user, a wrong password, or pg_hba.conf
 NO_DATABASE, NO_RIGHT, READ_ONLY = "3D000", "42501", "25006"
 NO_PASSWORD = "28P01"  # of libpq itself, which has none to send
+WRONG_SETTINGS = "F0000"  # of libpq itself, which does not even try
 HINTS = {
     READ_ONLY: "the database is a standby, or read-only for this role: name the primary, or all hosts, in the address",
     NO_RIGHT: "let the owner run `windvane store create URL --grant ROLE`",
@@ -36,6 +37,8 @@ def explain_refusal(sqlstate: str | None) -> str | None:
     """Return what to do about a connection that was refused for good; None: wait, the server may accept it later."""
     if sqlstate == NO_DATABASE:
         return "create the database, or correct its name in the address"
+    if sqlstate == WRONG_SETTINGS:
+        return "correct the address, the variables PG... or the service file"
     if sqlstate == NO_RIGHT:
         return "grant the role CONNECT on the database"
     if sqlstate is not None and sqlstate.startswith(INVALID_AUTHORIZATION):
@@ -46,8 +49,9 @@ def explain_refusal(sqlstate: str | None) -> str | None:
 def diagnose(conninfo: str) -> str | None:
     """Return the SQLSTATE with which a server that accepts connections refuses this one; None if it is not known."""
     address = conninfo.encode()
-    if pq.PGconn.ping(address) != pq.Ping.OK:  # the server is not there, or starts, or stops
-        return None
+    status = pq.PGconn.ping(address)
+    if status != pq.Ping.OK:  # the server is not there, or starts, or stops
+        return WRONG_SETTINGS if status == pq.Ping.NO_ATTEMPT else None
     read_end, write_end = os.pipe()
     try:
         os.set_blocking(read_end, False)

@@ -14,7 +14,12 @@ from psycopg import sql
 from windvane.service.cluster.membership import check_migration
 from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.refusals import HINTS, explain_refusal, find_missing_rights
+from windvane.service.store.postgres.refusals import (
+    HINTS,
+    WRONG_SETTINGS,
+    explain_refusal,
+    find_missing_rights,
+)
 from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
 
 OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED
@@ -106,9 +111,10 @@ def connect_first(address: Address, **settings: str | int) -> Connection:
     try:
         connection = address.connect(**settings)
     except DatabaseError as error:
-        hint = explain_refusal(address.find_refusal(**settings))
-        if hint is not None:
-            raise StoreError(address.name, "refused", f"refuses the connection ({error}); {hint}") from None
+        code = address.find_refusal(**settings)
+        if (hint := explain_refusal(code)) is not None:
+            what = "cannot be asked" if code == WRONG_SETTINGS else "refuses the connection"
+            raise StoreError(address.name, "refused", f"{what} ({error}); {hint}") from None
         raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
     problem = None
     if connection.info.server_version < OLDEST_SERVER:
