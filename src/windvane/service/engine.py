@@ -55,7 +55,9 @@ STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are writ
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
+REST = 0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
 REBUILDING = "it is being rebuilt after a failure"
+WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
 
 log = logging.getLogger("windvane.service")
 
@@ -92,7 +94,7 @@ class Engine:
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
-        self._last_error = ""  # of a recovery
+        self._last_error, self._recovers_from = "", 0.0  # of a recovery; when the next may begin
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class Engine:
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
+        await asyncio.sleep(self._recovers_from - time.monotonic())
         while True:
             try:
                 async with self.registry.changing:  # no stream is created meanwhile
@@ -174,7 +177,7 @@ class Engine:
             committer.add(events)
         for name, stream in self.streams.items():
             self.install(stream, *replays[name])
-        self.failure, self._last_error = None, ""
+        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + REST
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
@@ -434,7 +437,7 @@ class Engine:
             await asyncio.shield(promise)
         except Exception:
             cause = "recovering" if self.failure is None else self.failure.code
-            raise Problem("unavailable", _WRITE_FAILED, cause=cause) from None
+            raise Problem("unavailable", WRITE_FAILED, cause=cause) from None
 
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
@@ -444,7 +447,7 @@ class Engine:
         if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
-            raise Problem("unavailable", _WRITE_FAILED, cause="recovering")
+            raise Problem("unavailable", WRITE_FAILED, cause="recovering")
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
@@ -495,6 +498,3 @@ class Engine:
                     await self.views.sample_model(stream)
                 except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
-
-
-_WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"

@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -229,6 +230,17 @@ def test_a_stream_is_followed_through_another_node(pair: Pair) -> None:
 
 
 # --- access ----------------------------------------------------------------------------------------------------------
+
+
+def test_odd_headers_are_no_obstacle(pair: Pair) -> None:
+    """White space at the end of a value, and characters that are not ASCII, which the server accepts."""
+    for node in (pair.owner, pair.other):
+        with contextlib.closing(
+            socket.create_connection(("127.0.0.1", node.settings["port"]), timeout=20.0)
+        ) as connection:
+            lines = [f"GET {pair.path} HTTP/1.1", "Host: localhost", "X-Odd:  \xe9 a\tb \t ", "X-Empty:  ", "", ""]
+            connection.sendall("\r\n".join(lines).encode("latin-1"))
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
 
 
 def test_a_forged_proof_is_ignored(pair: Pair) -> None:

@@ -22,7 +22,7 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady
+from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream
 from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow, is_damage
 from windvane.service.store.migrations import FORMAT
@@ -296,6 +296,8 @@ class Placement:
             return epoch
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
+            if self.keeper.problem is not None:
+                raise unavailable(NotReady.after(self.keeper.problem))
             raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
         raise ElsewhereError(owner)
 

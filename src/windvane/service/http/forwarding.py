@@ -151,7 +151,8 @@ class Forwarder:
             own += [(b"x-request-id", info.id.encode()), (b"x-forwarded-for", info.peer.encode())]
         if body:
             own.append((b"content-length", b"%d" % len(body)))
-        return own + [(name, value) for name, value in scope["headers"] if name not in NOT_SENT]
+        # The server keeps white space at the ends of values, which must not be sent.
+        return own + [(name, value.strip()) for name, value in scope["headers"] if name not in NOT_SENT]
 
     async def _read(self, owner: ElsewhereError, reply: Reply) -> bytes:
         """Return the whole body of an answer."""

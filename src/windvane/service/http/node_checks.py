@@ -29,7 +29,7 @@ PATH = "/healthz"
 PROBE, PROOF = "x-windvane-probe", "x-windvane-node"  # headers of the request and of the answer
 PAUSE_SECONDS, RETRY_SECONDS = 10.0, 1.0  # between checks: if all is well, and otherwise
 PROBE_SECONDS = 2.0  # in which a node must answer
-PATIENCE = 3  # checks in a row after which another node that does not answer is logged
+PATIENCE = 3  # checks in a row after which something wrong is logged: a node that was killed may have left its row
 CLEAN = 3  # checks in a row after which the own address is right again, after another program had answered there
 
 log = logging.getLogger("windvane.service")
@@ -40,7 +40,7 @@ class Outcome(Enum):
 
     NODE = "the node"
     OTHER = "another program, or another node"
-    NOTHING = "no answer"
+    NOTHING = "nothing"
 
 
 class NodeChecks:
@@ -53,7 +53,7 @@ class NodeChecks:
         self._clean = CLEAN  # checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
-        self._changed, self._last_text = asyncio.Event(), ""
+        self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
 
@@ -166,14 +166,18 @@ class NodeChecks:
         elif outcome is Outcome.OTHER:
             self._clean = 0
         problem = self.find_problem()
-        text = "" if problem is None or problem.code != "address" else problem.text
-        if text and text != self._last_text:
-            log.error("%s; requests to other nodes for its streams fail: set --node-url", text)
-        elif outcome is Outcome.NOTHING and outcome is not before and not text:
+        if problem is not None and problem.code == "address":
+            self._problems += 1
+            if self._problems == PATIENCE:
+                log.error("%s; requests to other nodes for its streams fail: set --node-url", problem.text)
+                self._is_logged = True
+            return
+        self._problems = 0
+        if outcome is Outcome.NOTHING and outcome is not before:
             log.warning("this node cannot reach itself at its address, %s; others must be able to", url)
-        elif outcome is Outcome.NODE and (self._last_text or before is Outcome.NOTHING) and not text:
+        elif outcome is Outcome.NODE and (self._is_logged or before is Outcome.NOTHING):
             log.info("this node can be reached at its address, %s", url)
-        self._last_text = text
+            self._is_logged = False
 
     def _note_other(self, node: Node, outcome: Outcome) -> None:
         failures = self._failures.get(node.name, 0)
