@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, StoreError, is_damage
+from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, NoConnectionError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -98,12 +98,15 @@ class NotReady(NamedTuple):
         return cls.of("disk", f"{CAUSES['disk']} ({name})" if name else "")
 
 
+def refuse_read(error: BaseException) -> Problem:
+    """Return the problem of a request for which the store could not be read; a TimeoutError: not in time."""
+    if isinstance(error, NoConnectionError):
+        detail = "all connections of this node to its database are in use; try again"
+        return Problem("unavailable", detail, cause="busy")
+    cause = "stalled" if isinstance(error, TimeoutError) else NotReady.after(error).code
+    return Problem("unavailable", "the store cannot be read", cause=cause)
+
+
 def unavailable(failure: NotReady) -> Problem:
     """Return the problem of a request that arrives while the service is not ready."""
     return Problem("unavailable", f"not ready: {failure.text}", cause=failure.code)
-
-
-def unreadable(error: BaseException) -> Problem:
-    """Return the problem of a request for which the store could not be read; a TimeoutError: not in time."""
-    cause = "stalled" if isinstance(error, TimeoutError) else NotReady.after(error).code
-    return Problem("unavailable", "the store cannot be read", cause=cause)

@@ -16,7 +16,7 @@ from support.gates import Gate
 from support.postgres import Cluster
 from support.server import Local, run_local, until
 from support.stores import edit
-from windvane.service.cluster import placement as placements
+from windvane.service.cluster import loading
 from windvane.service.http.cluster import merge_lists
 
 DAMAGE = "UPDATE events SET outcome = '\\x7b7d' WHERE stream = (SELECT id FROM streams WHERE name = ?)"
@@ -41,8 +41,8 @@ def test_the_list_is_the_first_to_load_a_damaged_stream(
             service.decide(name)
     edit(databases.locate(path), "DELETE FROM snapshots")
     edit(databases.locate(path), DAMAGE, "b")
-    gate = Gate(placements.rebuild_stream)
-    monkeypatch.setattr(placements, "rebuild_stream", gate)
+    gate = Gate(loading.rebuild_stream)
+    monkeypatch.setattr(loading, "rebuild_stream", gate)
     service = Local(path)
     try:
         with ThreadPoolExecutor() as pool:

@@ -126,7 +126,7 @@ def check_that_writing_names_a_remedy(url: str, code: str, remedy: str) -> None:
     with closing(open_store(url, shared=True, create=False)) as store:
         assert store.read_streams() == []
         with pytest.raises(DatabaseError) as caught:
-            store.add_token(Token("shop", "h", True, 1.0))
+            store.tokens.add(Token("shop", "h", True, 1.0))
     assert caught.value.sqlstate == code
     assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)
