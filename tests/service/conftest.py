@@ -13,6 +13,7 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.nodes import NodeForks, ServiceCluster
 from support.postgres import Cluster
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
@@ -112,3 +113,11 @@ def copy(original: tuple[Path, Facts], tmp_path: Path) -> Path:
 def facts(original: tuple[Path, Facts]) -> Facts:
     """What the copy has acknowledged."""
     return original[1]
+
+
+@pytest.fixture
+def nodes(node_forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
+    """Servers that share a new database; none has been started."""
+    running = ServiceCluster(node_forks, cluster, database)
+    yield running
+    running.close()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.postgres import Cluster
+from support.refusals import rejects
 from support.server import pack_stream
 from support.stores import RAW, Facts, add_stream, compact, decide, edit, open_directly
 from windvane.service import copying
@@ -226,6 +227,22 @@ def test_stores_and_streams_that_cannot_be_used(tmp_path: Path, database_url: st
         assert "another server has this store" in refuse("in_use", path, tmp_path / "b.db")
         fill(tmp_path / "b.db", "b")
         assert "another server has this store" in refuse("in_use", tmp_path / "b.db", path)
+
+
+def test_a_damaged_store_is_not_repaired_unasked(tmp_path: Path) -> None:
+    """Its structure is damaged: a server would build a new file."""
+    path = tmp_path / "a.db"
+    fill(path, "a")
+    edit(path, "DROP INDEX events_by_key")
+    content = path.read_bytes()
+    for source, target in ((path, tmp_path / "b.db"), (tmp_path / "c.db", path)):
+        if source != path:
+            fill(source, "c")
+        with rejects(error=StoreError, where=str(path), code="damaged"):
+            copy_streams(source, target)
+        assert path.read_bytes() == content
+    assert not list(tmp_path.glob("*.damaged-*"))
+    assert not (tmp_path / "b.db").exists()
 
 
 def test_the_same_database_under_two_names(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,4 +59,4 @@ def describe_node() -> NodeSettings | None:
     """Return the settings of a new node, None for a service on a file."""
     if current is None:
         return None
-    return NodeSettings(f"local-{next(_numbers)}", "http://127.0.0.1:8000", windvane.__version__)
+    return NodeSettings(f"local-{next(_numbers)}", "http://127.0.0.1:1", windvane.__version__)

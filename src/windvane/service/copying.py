@@ -112,12 +112,15 @@ def copy_streams(
     Raises
     ------
     StoreError
-        If a store cannot be used ("in_use": a server uses it), a stream is missing ("no_stream") or not sound
+        If a store cannot be used ("in_use": a server uses it; "format", "damaged": it would have to be migrated or
+        repaired first), a stream is missing ("no_stream") or not sound
         ("unsound"), the target has another stream of that name ("exists"), or copying fails ("not_copied"). The streams
         before that one are in the target.
     """
     began = time.monotonic()
     _refuse_same_store(source, target)
+    _refuse_unsuitable(source)
+    _refuse_unsuitable(target, may_be_missing=True)
     with contextlib.closing(open_store(source, create=False)) as old:
         rows = _choose(old, names)
         with _name_errors(old, old), old.hold():
@@ -145,6 +148,24 @@ def _refuse_same_store(source: str | Path, target: str | Path) -> None:
     if is_same:
         where = "PostgreSQL" if is_postgres(target) else target
         raise StoreError(where, "in_use", "the source and the target are the same store")
+
+
+def _refuse_unsuitable(where: str | Path, *, may_be_missing: bool = False) -> None:
+    """Raise :class:`StoreError` if a store would be migrated or repaired when it is opened to be changed: a command
+    that copies streams must not do that unasked."""
+    try:
+        with contextlib.closing(open_store(where, shared=True, create=False, read_only=True)) as store:
+            with _name_errors(store, store):
+                problems = store.find_damage(pages=False)
+            if problems:
+                problem = f"is damaged ({problems[0]}); `windvane serve` repairs it, if it can be"
+                raise StoreError(store.name, "damaged", problem)
+    except StoreError as error:
+        if error.code == "format" and not is_postgres(where):
+            hint = "keeps the old file; `windvane backup` writes a migrated copy and leaves this one as it is"
+            raise StoreError(error.where, "format", f"{error.problem} and {hint}") from None
+        if not (may_be_missing and error.code == "no_store"):
+            raise
 
 
 def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 
 from windvane.errors import ArgumentError
@@ -44,6 +45,7 @@ STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are writ
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
+REST = 0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
 
 log = logging.getLogger("windvane.service")
 
@@ -83,7 +85,7 @@ class Engine:
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
-        self._last_error = ""  # of a recovery
+        self._last_error, self._recovers_from = "", 0.0  # of a recovery; when the next may begin
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -123,6 +125,7 @@ class Engine:
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
+        await asyncio.sleep(self._recovers_from - time.monotonic())
         while True:
             try:
                 async with self.registry.changing:  # no stream is created meanwhile
@@ -157,7 +160,7 @@ class Engine:
         self.journal.begin(record_losses(self.store, recovery))
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
-        self.failure, self._last_error = None, ""
+        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + REST
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
@@ -248,11 +251,11 @@ class Engine:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
         if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
-            raise Problem("unavailable", WRITE_FAILED)
+            raise Problem("unavailable", WRITE_FAILED, cause="recovering")
 
     def check_in_place(self) -> None:
         """Fail if the store file was moved or removed. Every request calls this once."""
@@ -275,9 +278,8 @@ class Engine:
         """Return a stream that is in service and in memory."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            reason = self.unavailable[name]
-            if reason == REBUILDING:  # temporary
-                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
+            if (reason := self.unavailable[name]) == REBUILDING:  # temporary
+                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY, cause="recovering")
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise unknown_stream(name)

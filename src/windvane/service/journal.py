@@ -76,7 +76,7 @@ class Journal:
         if (committer := self._committer) is not None and (
             committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
         ):
-            raise Problem("unavailable", "the disk does not keep up; try again")
+            raise Problem("unavailable", "the disk does not keep up; try again", cause="busy")
 
     def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:
         """Hand the events of an operation to the committer, right after it: their order is that of the log."""
@@ -93,14 +93,22 @@ class Journal:
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all before them are on disk."""
-        await _wait_for(self.hand_over(stream, events))
+        await self._wait_for(self.hand_over(stream, events))
         if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
         if self._committer is not None:
-            await _wait_for(self._committer.add())
+            await self._wait_for(self._committer.add())
+
+    async def _wait_for(self, promise: Promise) -> None:
+        try:
+            await asyncio.shield(promise)
+        except Exception:
+            failure = self._engine.failure
+            cause = "recovering" if failure is None else failure.code
+            raise Problem("unavailable", WRITE_FAILED, cause=cause) from None
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
@@ -142,10 +150,3 @@ class Journal:
         if engine.failure is None and engine.streams.get(stream.name) is stream and self._committer is not None:
             self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
-
-
-async def _wait_for(promise: Promise) -> None:
-    try:
-        await asyncio.shield(promise)
-    except Exception:
-        raise Problem("unavailable", WRITE_FAILED) from None

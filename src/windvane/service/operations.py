@@ -103,7 +103,7 @@ class Operations:
                 raise refuse_read(error) from None
             if isinstance(error, STORE_ERRORS):
                 engine.fail(error)
-                raise Problem("unavailable", "the store cannot be read") from None
+                raise refuse_read(error) from None
             self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
         engine.journal.add_work(stream, time.perf_counter() - began)

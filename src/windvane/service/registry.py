@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.service.problems import Problem
-from windvane.service.readiness import refuse_read, unavailable
+from windvane.service.readiness import NotReady, refuse_read, unavailable
 from windvane.service.store import STORE_ERRORS, FencedError, NoConnectionError, StreamRow, TooManyStreamsError
 from windvane.service.streams import Stream
 from windvane.service.tasks import run_persistently
@@ -82,7 +82,7 @@ class Registry:
         except TooManyStreamsError as error:
             raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
         except FencedError:
-            raise Problem("unavailable", TAKEN_OVER) from None
+            raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
         except NoConnectionError as error:
             raise refuse_read(error) from None
         except STORE_ERRORS as error:
@@ -90,7 +90,7 @@ class Registry:
             self._engine.report_damage(error)
             if store.is_remote:  # whether it was stored is not known
                 self._engine.fail(error)
-            raise Problem("unavailable", NOT_WRITTEN) from None
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
         finally:
             self._since = 0.0
 
@@ -114,10 +114,10 @@ class Registry:
                     await engine.journal.flush()  # until all of its events are stored
                     await run_persistently(partial(engine.store.remove_stream, row, epoch=epoch))
                 except FencedError:
-                    raise Problem("unavailable", TAKEN_OVER) from None
+                    raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
-                    raise Problem("unavailable", NOT_WRITTEN) from None
+                    raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
             log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
 
     async def _purge(self) -> None:
@@ -126,7 +126,7 @@ class Registry:
             await run_persistently(self._engine.store.purge)
         except STORE_ERRORS as error:
             self._engine.report_damage(error)
-            raise Problem("unavailable", NOT_WRITTEN) from None
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
 
 
 def unknown_stream(name: str) -> Problem:

@@ -109,7 +109,8 @@ class Stream(StreamState):
         self.refuse_if_archived()
         self._expire(now)
         if self.core.is_overdue(decision, now):  # older decisions are closed first, and its outcome is not learned yet
-            raise Problem("unavailable", "many decisions have timed out and are still being closed; try again")
+            detail = "many decisions have timed out and are still being closed; try again"
+            raise Problem("unavailable", detail, cause="busy")
         try:
             try:
                 (status, is_new), total = self.give_reward(decision, value, now, is_part)

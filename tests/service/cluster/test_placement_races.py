@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.gates import Gate
 from support.nodes import SHARDS
 from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
@@ -46,23 +46,6 @@ def node(databases: Databases, tmp_path: Path) -> Iterator[Local]:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as running:
         yield running
-
-
-class Gate:
-    """Stands before a function: those who call it wait until it is opened. ``count`` calls have come."""
-
-    def __init__(self, function: Callable[..., Any], is_guarded: Callable[..., bool] = lambda *_: True) -> None:
-        self._function, self._is_guarded, self._opened = function, is_guarded, threading.Event()
-        self.count = 0
-
-    def __call__(self, *arguments: Any, **more: Any) -> Any:
-        if self._is_guarded(*arguments):
-            self.count += 1
-            self._opened.wait(30)
-        return self._function(*arguments, **more)
-
-    def open(self) -> None:
-        self._opened.set()
 
 
 def change_epoch(node: Local, shard: int = SHARD) -> None:

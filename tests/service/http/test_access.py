@@ -97,7 +97,8 @@ def test_removing_the_last_token_does_not_turn_authentication_off(service: Local
 
 
 def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
-    with run_local(tmp_path / "a.db", closed=True) as service:
+    with run_local(tmp_path / "a.db", closed=True, wait=False) as service:
+        until(lambda: service.engine.failure is None)
         for path in READS:
             read_problem(service.get(path), 401)
         read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}), 401)

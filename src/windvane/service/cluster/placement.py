@@ -21,7 +21,7 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.cluster.loading import StreamLoader
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady
+from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery
 from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, StoreError, StreamRow
 from windvane.service.store.migrations import FORMAT
@@ -73,8 +73,11 @@ class Placement:
         self._releasing: set[int] = set()  # shards that are about to be
         self._changed = asyncio.Event()  # set, and cleared at once, when the map or the shards have changed
         self._loader = StreamLoader(engine, self)
-        self.on_map: Callable[[ShardMap], object] = lambda _: None
+        self.on_map: list[Callable[[ShardMap], object]] = []
         """Called with the map when it has changed."""
+        self.find_problem: Callable[[], NotReady | None] = lambda: None
+        """Returns what else keeps this node from being ready."""
+        self.reachable: Mapping[str, bool] = {}  # by the name of a node, whether it answered at its address
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
@@ -222,7 +225,8 @@ class Placement:
 
     def _note_map(self, shard_map: ShardMap) -> None:
         self._note_change()
-        self.on_map(shard_map)
+        for call in self.on_map:
+            call(shard_map)
 
     def list_known(self) -> dict[int, int]:
         """Return the epochs of the shards that this node serves and whose streams it knows."""
@@ -278,7 +282,7 @@ class Placement:
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
         problem = None if self.keeper is None else self.keeper.problem
-        return None if problem is None else NotReady.after(problem)
+        return self.find_problem() if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
         """Return the epoch of the shard of a stream; raise if this node does not own it."""
@@ -289,7 +293,9 @@ class Placement:
             return epoch
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
-            raise Problem("unavailable", f"no node owns shard {shard} now; try again")
+            if self.keeper.problem is not None:
+                raise unavailable(NotReady.after(self.keeper.problem))
+            raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
         raise ElsewhereError(owner)
 
     async def prepare(self, name: str) -> None:

@@ -22,6 +22,7 @@ from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.node_checks import NodeChecks
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
 from windvane.service.readiness import refuse_read
@@ -79,18 +80,22 @@ def create_app(
     """
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
-    forwarder = None
-    if engine.placement is not None:
-        forwarder = Forwarder(engine.placement.read_secret)
-        engine.placement.on_map = forwarder.note_map
+    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
+    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
+    checks = None if engine.placement is None else NodeChecks(engine.placement, access)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
+        if forwarder is None or checks is None:
+            yield
+            await engine.stop()
+            return
+        checking = asyncio.create_task(checks.run())
         yield
+        checking.cancel()
         await engine.stop()
-        if forwarder is not None:
-            await forwarder.close()
+        await forwarder.close()
 
     app = FastAPI(
         title="windvane",
@@ -105,7 +110,10 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    app.state.forwarder = forwarder
+    app.state.forwarder, app.state.checks = forwarder, checks
+    if engine.placement is not None and forwarder is not None and checks is not None:
+        engine.placement.find_problem = checks.find_problem
+        engine.placement.on_map += [forwarder.note_map, checks.note_map]
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -113,7 +121,6 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
         forwarder=forwarder,

@@ -210,9 +210,8 @@ def test_a_database_that_cannot_be_reached_is_refused(cluster: Cluster, database
         PostgresStore(cluster.url(database))
     assert caught.value.where == f"postgresql://owner@/{database}?host={cluster.folder}"
     cluster.start()
-    for url in (cluster.url("nowhere"), cluster.url(database, user="nobody"), "postgresql://u@127.0.0.1:1/a"):
-        with rejects(error=StoreError, code="unreachable"):
-            PostgresStore(url)
+    with rejects(error=StoreError, code="unreachable"):
+        PostgresStore("postgresql://u@127.0.0.1:1/a")
 
 
 # --- too few connections ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from windvane.service.store.postgres.refusals import HINTS, diagnose
 from windvane.service.store.records import DamageError, DatabaseError, StoreError
 
 # An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
@@ -120,7 +121,7 @@ class Address:
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         except (psycopg.Error, UnicodeError):  # its text may hold the password
-            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
+            raise StoreError(f"{scheme}://...", "refused", _describe_mistake(rest)) from None
         if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
@@ -136,14 +137,8 @@ class Address:
 
     def connect(self, **settings: str | int) -> Connection:
         """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
-        parameters = dict(self._parameters)
-        if self._finds_primary and "default_transaction_read_only" not in settings:
-            parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
-        options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
-        options.append(self._options)  # what comes last counts
         with self.translate_errors():
-            address = make_conninfo("", **{**parameters, "options": " ".join(options)})
-            connection = Connection.connect(address, autocommit=True)
+            connection = Connection.connect(self._build(settings), autocommit=True)
             try:
                 ((limit,),) = connection.execute(_READ_LIMIT).fetchall()
             except BaseException:
@@ -151,6 +146,20 @@ class Address:
                 raise
             connection.patience = limit + ANSWER_SECONDS if limit else math.inf
             return connection
+
+    def find_refusal(self, **settings: str | int) -> str | None:
+        """Return the SQLSTATE with which the server refuses connections now; None if it does not, or is not there."""
+        with self.translate_errors():
+            return diagnose(self._build(settings))
+
+    def _build(self, settings: dict[str, str | int]) -> str:
+        """Return the connection string of a session."""
+        parameters = dict(self._parameters)
+        if self._finds_primary and "default_transaction_read_only" not in settings:
+            parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
+        options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
+        options.append(self._options)  # what comes last counts
+        return make_conninfo("", **{**parameters, "options": " ".join(options)})
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -163,6 +172,8 @@ class Address:
     def _translate(self, error: psycopg.Error) -> DatabaseError:
         # The details of an error are left out: they hold values of rows.
         text = error.diag.message_primary or str(error) or type(error).__name__
+        if error.sqlstate in HINTS:
+            text = f"{text}; {HINTS[error.sqlstate]}"
         kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
         return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
@@ -172,6 +183,17 @@ class Address:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
+
+
+def _describe_mistake(rest: str) -> str:
+    """Return why an address may be wrong, without anything that may be a part of a password."""
+    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
+    names = {name for name, _, _ in pairs}
+    known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = sorted(name for name, sign, _ in pairs if sign and name.isidentifier() and name not in known)
+    if unknown and "@" not in rest.partition("?")[2] and names.isdisjoint(SECRETS):
+        return f"the address has an unknown option, {unknown[0]}"
+    return f"the address is not valid; {_ENCODE}"
 
 
 def _describe(parameters: dict[str, str]) -> str:

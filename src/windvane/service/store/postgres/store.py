@@ -31,6 +31,7 @@ from windvane.service.store.postgres.schema import (
     name_problems,
     open_tables,
     read_timeline,
+    refuse_without_rights,
     write_meta,
 )
 from windvane.service.store.postgres.tokens import PostgresTokens
@@ -131,6 +132,8 @@ class PostgresStore(Lookups):
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
             self._timeline = read_timeline(connection)
+            if not self._is_shared:
+                refuse_without_rights(self.address, connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
             if self._needs_standby and not has_standby(connection):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
