@@ -22,6 +22,7 @@ import pytest
 from support.server import until
 
 OWNER = "owner"  # the superuser of the server
+DEFAULT_PORT = 5432  # whatever PGPORT says
 LONGEST_ROOT = 60  # bytes; the names below it have 35
 ENCODING = ["--encoding=UTF8", "--locale=C"]
 SETTINGS: dict[str, str | int] = {
@@ -86,7 +87,7 @@ class Cluster:
         root = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir=root if len(root) <= LONGEST_ROOT else "/tmp"))
         self.data, self.log = self.folder / "data", self.folder / "log"
-        self.port = int((settings or {}).get("port", 5432))  # also names the socket
+        self.port = int((settings or {}).get("port", DEFAULT_PORT))  # also names the socket
         if self.user is not None:
             shutil.chown(self.folder, self.user)
         # It waits until this process ends, however it ends, and then removes the server: one that was killed cannot.
@@ -107,7 +108,9 @@ class Cluster:
             else:
                 words = ["--write-recovery-conf", "--checkpoint=fast", "--dbname", source.url("postgres")]
                 self.run("pg_basebackup", *words, "--pgdata", str(self.data))
-            self.configure({**SETTINGS, "unix_socket_directories": str(self.folder), **(settings or {})})
+            self.configure(
+                {**SETTINGS, "port": self.port, "unix_socket_directories": str(self.folder), **(settings or {})}
+            )
             if access:
                 rules = self.data / "pg_hba.conf"
                 rules.write_text(access + "\n" + rules.read_text())
@@ -262,7 +265,8 @@ def frozen(processes: Iterable[int]) -> Iterator[None]:
     try:
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
-        until(lambda: all(_read_state(process) == "T" for process in stopped))
+        # One may have ended before; where its parent is stopped, it stays a zombie.
+        until(lambda: all(not _is_alive(process) or _read_state(process) == "T" for process in stopped))
         yield
     finally:
         for process in stopped:
