@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from support.postgres import Cluster
+from support.refusals import rejects
 from support.server import ARMS, run_command
 from support.stores import Facts, add_stream, codes, compact, decide, edit, open_directly, verify
 from windvane import Client
+from windvane.service import verification
 from windvane.service.copying import copy_streams
-from windvane.service.store import DatabaseError
+from windvane.service.store import DatabaseError, Event
+from windvane.service.store.postgres import lookups
 from windvane.service.store.postgres.store import PostgresStore
+from windvane.service.streams import Stream
 from windvane.service.verification import verify_store
 from windvane.testing import Service
 
@@ -111,17 +117,39 @@ def test_a_stream_without_a_snapshot_is_sound(damaged: str) -> None:
     assert verify(damaged).is_sound
 
 
-def test_an_unreachable_database_does_not_pass_for_an_empty_one(damaged: str, cluster: Cluster) -> None:
-    """It may become unreachable at any moment of the verification."""
-    for part, method in (("", "find_damage"), ("", "read_streams"), ("tokens", "read_damaged"), ("", "last_number")):
-        with closing(PostgresStore(damaged, shared=True, read_only=True)) as store:
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [
+        ("", "find_damage"), ("", "read_streams"), ("tokens", "read_damaged"), ("", "last_number"),
+        ("", "find_repeated_keys"), ("", "read_baseline"), ("", "read_snapshot"), ("", "read_events"),
+    ],
+)  # fmt: skip
+def test_a_database_that_goes_away_is_neither_sound_nor_damaged(damaged: str, part: str, method: str) -> None:
+    """It may do so at any moment of the verification, for example if it is restarted."""
+    with closing(PostgresStore(damaged, shared=True, read_only=True)) as store:
+        other = Mock(side_effect=DatabaseError("the connection was lost"))
+        setattr(getattr(store, part) if part else store, method, other)
+        with rejects(error=DatabaseError):
+            verify_store(store)
 
-            def fail(*_: object, **__: object) -> None:
-                raise DatabaseError("the connection was lost")
 
-            setattr(getattr(store, part) if part else store, method, fail)
-            with suppress(DatabaseError):
-                assert not verify_store(store).is_sound, method
+def test_sessions_that_end_while_a_store_is_verified_or_copied(
+    damaged: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands say that they could not read, and not that a stream is damaged."""
+    database, apply = damaged.partition("?")[0].rpartition("/")[2], verification.apply_event
+
+    def end_sessions(stream: Stream, event: Event) -> dict[str, Any]:
+        if event.number == 3:
+            cluster.terminate_backends(database)
+        return apply(stream, event)
+
+    monkeypatch.setattr(verification, "apply_event", end_sessions)
+    monkeypatch.setattr(lookups, "CHUNK", 1)
+    for line, code in ((["verify", "--store", damaged], 2), (["streams", "copy", damaged, str(tmp_path / "a.db")], 1)):
+        done = run_command(*line)
+        assert (done.returncode, "terminating connection" in done.stderr) == (code, True), done
+        assert "sound" not in done.stdout + done.stderr
 
 
 def test_beside_a_cluster_under_load(database_url: str, tmp_path: Path) -> None:

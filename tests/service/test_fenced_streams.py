@@ -17,7 +17,7 @@ from support import backends
 from support.backends import Databases
 from support.postgres import Cluster
 from support.refusals import rejects
-from support.server import ARMS, Local, run_local, until
+from support.server import ARMS, Local, read_problem, run_local, until
 from windvane.service import event_lookup, snapshots
 from windvane.service.event_lookup import EventLookup, EventsNotLoadedError, Wanted
 from windvane.service.problems import Problem
@@ -139,3 +139,17 @@ def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.
     lookup.supply(earlier, [], began)
     with pytest.raises(EventsNotLoadedError):  # what was stored since then is no longer remembered
         lookup.with_key("none")
+
+
+def test_the_log_says_that_a_lookup_took_too_long(
+    service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_lookup, "FETCH_SECONDS", 0.05)
+    go, find_events = threading.Event(), service.store.find_events
+    monkeypatch.setattr(
+        service.store, "find_events", lambda *keys, **more: (go.wait(30), find_events(*keys, **more))[1]
+    )
+    answer = service.post(f"{SHOP}/decisions", ARMS, headers={"idempotency-key": "a key"})
+    go.set()
+    assert read_problem(answer, 503)["cause"] == "stalled"
+    assert "events cannot be read: no answer within 0.05 s" in caplog.messages

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +16,14 @@ from typing import Any
 import pytest
 
 from support.drill import FEATURES
+from support.refusals import rejects
 from support.server import Local, read_problem, run_local, until
 from support.stores import edit, reseal, snapshot_number
 from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import recovery, snapshots, streams
 from windvane.service.recovery import rebuild_stream, recover
-from windvane.service.store import LATE, Event, SqliteStore
+from windvane.service.store import LATE, DatabaseError, Event, SqliteStore
 from windvane.service.streams import Stream
 
 SHOP = "/v1/streams/shop"
@@ -251,3 +253,29 @@ def test_recovery_does_not_grow_with_the_log(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "a.db")) as store:
         store.append(late, [(1, stream.snapshot())])
     assert count_work(tmp_path / "a.db") <= (0, 2)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("method", ["read_snapshot", "read_events"])
+def test_a_database_that_goes_away_during_a_replay(tmp_path: Path, method: str) -> None:
+    """The stream is not damaged, and its log need not be replayed in full: a refit also reads events."""
+    with run_local(tmp_path / "a.db") as service:
+        service.create("shop")
+        for _ in range(3):
+            service.reward(service.decide("shop")["id"], 1.0)
+        service.post(f"{SHOP}/refit", {"half_life": 50})
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
+        (row,) = store.read_streams()
+        answers, reads = {"read_snapshot": None, "read_events": list(store.read_events(row.id))}, list[str]()
+
+        def read(name: str, *_: object, **__: object) -> Any:
+            reads.append(name)
+            if name == method and reads.count(name) == (2 if name == "read_events" else 1):
+                raise DatabaseError("the connection was lost")
+            return answers[name]
+
+        for name in answers:
+            setattr(store, name, partial(read, name))
+        with rejects(error=DatabaseError):
+            rebuild_stream(row, store)
+        assert reads == ["read_snapshot", "read_events", "read_events"][: 1 if method == "read_snapshot" else 3]

@@ -214,7 +214,7 @@ class BulkLookup:
             async with asyncio.timeout(FETCH_SECONDS):
                 return await asyncio.shield(future)
         except (*STORE_ERRORS, TimeoutError) as error:
-            log.error("events cannot be read: %s", error)
+            log.error("events cannot be read: %s", str(error) or f"no answer within {FETCH_SECONDS:g} s")
             raise refuse_read(error) from None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:

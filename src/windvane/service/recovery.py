@@ -16,6 +16,7 @@ from windvane.service.baselines import read_baseline
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.readiness import NotReady
 from windvane.service.store import (
+    READ_ERRORS,
     STORE_ERRORS,
     CheckableStore,
     Event,
@@ -135,7 +136,7 @@ def _rebuild(row: StreamRow, store: ReadableStore, from_start: bool, report: Cal
     try:
         snapshot = None if from_start else read_snapshot(row, store)
         stream = begin_stream(row, store) if snapshot is None else create_stream(row, store, snapshot)
-    except (ValueError, TypeError, KeyError, *STORE_ERRORS) as error:
+    except (ValueError, TypeError, KeyError, *READ_ERRORS) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
         stream = begin_stream(row, store)
     for event in store.read_events(row.id, after=stream.number):
@@ -161,10 +162,10 @@ def read_snapshot(row: StreamRow, store: ReadableStore) -> Snapshot | None:
 
 
 def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
-    """Replay ``event`` and return its outcome; raise only :class:`ReplayError`."""
+    """Replay ``event`` and return its outcome; raise only :class:`ReplayError`, or what the store raises."""
     try:
         return stream.apply(event)
-    except ReplayError:
+    except (ReplayError, *STORE_ERRORS):  # a refit reads earlier events
         raise
     except Exception as error:
         raise ReplayError(stream.name, event.number, f"cannot be replayed ({error!r})") from error

@@ -27,7 +27,6 @@ from windvane.service.state_comparison import (
 )
 from windvane.service.store import (
     READ_ERRORS,
-    STORE_ERRORS,
     Baseline,
     Event,
     ReadableStore,
@@ -103,6 +102,11 @@ def verify_store(store: VerifiableStore, progress: Progress = lambda *_: None) -
         Another process may also have it open: every stream is read in one transaction.
     progress
         Called with the name of a stream, the number of events done, and the total.
+
+    Raises
+    ------
+    DatabaseError
+        If the database goes away meanwhile, which says nothing about what it holds.
     """
     # The marks are read before the log, so that no mark is newer than the log that it is compared with.
     marks = _read_marks(store)
@@ -240,7 +244,7 @@ class _StreamCheck:
             if snapshot is None:
                 return  # a server would do the same replay
             stream = Stream(self._row, self._store, snapshot)
-        except (SnapshotError, *STORE_ERRORS) as error:
+        except (SnapshotError, *READ_ERRORS) as error:
             return self._report.add("snapshot", f"its snapshot cannot be used ({error})")
         except (ValueError, TypeError, KeyError) as error:
             return self._report.add("other_version", f"this version does not read its snapshot ({error})")

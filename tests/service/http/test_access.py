@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import re
@@ -17,6 +18,7 @@ from support.server import ARMS, CHANGES, CommandResult, Local, read_problem, ru
 from windvane.service.http import access
 from windvane.service.http.access import RateLimiter, create_token
 from windvane.service.problems import Problem
+from windvane.service.store import DatabaseError
 
 READS = ("/v1/streams", "/v1/streams/shop", "/v1/streams/shop/events", "/v1/streams/shop/charts", "/metrics")
 FILES = ("/", "/docs", "/openapi.json", "/page/index.html", "/docs/swagger-ui.css")  # which hold no data
@@ -139,6 +141,29 @@ def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monk
         assert len(reads) == 1
         go.set()
     until(lambda: service.get("/v1/streams").status_code == 200)
+
+
+def test_an_error_that_comes_once_nobody_waits_for_it(
+    service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request gives a hanging database up before it fails: no traceback about that is left behind."""
+    monkeypatch.setattr(access, "READ_SECONDS", 0.0)
+    go, is_over = threading.Event(), threading.Event()
+
+    def fail() -> list[Any]:
+        go.wait(30)
+        is_over.set()
+        raise DatabaseError("connection timeout expired")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store.tokens, "read", fail)
+        read_problem(service.get("/v1/streams"), 503)
+        go.set()
+        assert is_over.wait(30)
+    monkeypatch.setattr(access, "READ_SECONDS", 30.0)
+    until(lambda: service.get("/v1/streams").status_code == 200)
+    service.call(gc.collect)
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 @pytest.mark.sqlite

@@ -105,6 +105,8 @@ class Access:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._reload())
+            # Or asyncio logs a traceback if it fails once nobody waits for it any more.
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:

@@ -51,6 +51,13 @@ class NoConnectionError(DatabaseError):
     """
 
 
+class StatementError(DatabaseError):
+    """The database has answered that it cannot execute a statement, such as one about a table that was changed.
+
+    Any other :class:`DatabaseError` says nothing about what it holds: it is away, or has ended the session.
+    """
+
+
 class DamageError(DatabaseError):
     """The file is inconsistent: a page, an index or a row was modified externally."""
 
@@ -81,8 +88,8 @@ class SnapshotError(WindvaneError, ValueError):
 
 STORE_ERRORS = (sqlite3.Error, DatabaseError)
 """What a store raises when it cannot be read or written."""
-READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, DatabaseError)
-"""What reading a damaged file raises. Names of columns are decoded by Python's own module, which may fail."""
+READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, DamageError, StatementError)
+"""What reading a damaged store raises. Names of columns are decoded by Python's own module, which may fail."""
 
 
 def is_damage(error: BaseException) -> bool:
@@ -94,7 +101,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def try_read(read: Callable[..., T], *arguments: Any) -> T | None:
-    """Return the result of ``read``, or None if the store cannot be read."""
+    """Return the result of ``read``, or None if the store is damaged so that it cannot be read."""
     try:
         return read(*arguments)
     except READ_ERRORS:

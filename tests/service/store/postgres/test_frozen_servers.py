@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -13,7 +14,7 @@ from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import until
 from windvane.service.store import LATE, DatabaseError, Event, StoreError
-from windvane.service.store.postgres import connections
+from windvane.service.store.postgres import connections, refusals
 from windvane.service.store.postgres.store import PostgresStore
 
 SECONDS = 1.0  # of silence
@@ -111,6 +112,21 @@ def test_nothing_waits_for_a_frozen_server(
         with rejects(error=StoreError, code="unreachable"):
             thread.submit(PostgresStore, url).result(20)
     write(pg, 3)
+
+
+def test_other_threads_go_on_while_a_refusal_is_looked_for(
+    cluster: Cluster, database: str, thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that starts while the server stands still answers /healthz: libpq must not keep the interpreter."""
+    monkeypatch.setattr(refusals, "DIAGNOSIS_SECONDS", 2.0)
+    address = connections.Address(cluster.url(database, connect_timeout=2))
+    with cluster.all_frozen():
+        answer, turns = thread.submit(address.find_refusal), 0
+        while not answer.done():
+            time.sleep(0.001)
+            turns += 1
+    assert answer.result() is None
+    assert turns > 20
 
 
 def test_a_silence_while_this_process_stood_still_does_not_count(

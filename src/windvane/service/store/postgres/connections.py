@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from windvane.service.store.postgres.refusals import HINTS, diagnose
-from windvane.service.store.records import DamageError, DatabaseError, StoreError
+from windvane.service.store.records import DamageError, DatabaseError, StatementError, StoreError
 
 # An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -53,6 +54,8 @@ ANSWER_SECONDS = 5.0
 than ``statement_timeout``, with which the server itself ends them."""
 LOOK_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
+# How the SQLSTATE begins if the database ends a session or a transaction, or refuses it for now, whatever it reads.
+PASSING = ("08", "25P03", "40", "53", "57")
 _READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
 _ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as %3F)"
 
@@ -133,6 +136,8 @@ class Address:
         hosts = known.get("host") or known.get("hostaddr", "")
         is_any = "target_session_attrs" not in given and known.get("target_session_attrs", "any") == "any"
         self._finds_primary = "," in hosts and is_any
+        # To be looked up here: psycopg keeps the interpreter while libpq does that.
+        self._names = [] if known.get("hostaddr") else [host for host in hosts.split(",") if host[:1] not in ("/", "@")]
         self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
@@ -149,6 +154,11 @@ class Address:
 
     def find_refusal(self, **settings: str | int) -> str | None:
         """Return the SQLSTATE with which the server refuses connections now; None if it does not, or is not there."""
+        try:
+            for name in self._names:
+                socket.getaddrinfo(name or None, DEFAULT_PORT)
+        except (OSError, UnicodeError):
+            return None
         with self.translate_errors():
             return diagnose(self._build(settings))
 
@@ -174,8 +184,7 @@ class Address:
         text = error.diag.message_primary or str(error) or type(error).__name__
         if error.sqlstate in HINTS:
             text = f"{text}; {HINTS[error.sqlstate]}"
-        kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
-        return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
+        return _choose_kind(error)(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
     def hide_secrets(self, text: str) -> str:
         """Return ``text`` without the password. libpq does not put it in messages; this makes sure."""
@@ -183,6 +192,16 @@ class Address:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
+
+
+def _choose_kind(error: psycopg.Error) -> type[DatabaseError]:
+    """Return what an error is: damage, another answer to a statement, or a database that is away."""
+    if error.sqlstate is None:  # libpq or psycopg has raised it
+        is_away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return DatabaseError if is_away else StatementError
+    if error.sqlstate in DAMAGED:
+        return DamageError
+    return DatabaseError if error.sqlstate.startswith(PASSING) else StatementError
 
 
 def _describe_mistake(rest: str) -> str:

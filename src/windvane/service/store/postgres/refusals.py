@@ -47,16 +47,20 @@ def explain_refusal(sqlstate: str | None) -> str | None:
 
 
 def diagnose(conninfo: str) -> str | None:
-    """Return the SQLSTATE with which a server that accepts connections refuses this one; None if it is not known."""
+    """Return the SQLSTATE with which a server that accepts connections refuses this one; None if it is not known.
+
+    Other threads go on meanwhile, although psycopg keeps the interpreter in calls of libpq that wait, such as ``ping``.
+    """
     address = conninfo.encode()
-    status = pq.PGconn.ping(address)
-    if status != pq.Ping.OK:  # the server is not there, or starts, or stops
-        return WRONG_SETTINGS if status == pq.Ping.NO_ATTEMPT else None
     read_end, write_end = os.pipe()
     try:
         os.set_blocking(read_end, False)
         os.set_blocking(write_end, False)
-        return _connect(pq.PGconn.connect_start(address), read_end, write_end)
+        connection = pq.PGconn.connect_start(address)
+        if connection.status == pq.ConnStatus.BAD:  # nothing listens there, or libpq has not even tried
+            connection.finish()
+            return WRONG_SETTINGS if pq.PGconn.ping(address) == pq.Ping.NO_ATTEMPT else None
+        return _connect(connection, read_end, write_end)
     except (psycopg.Error, OSError):
         return None
     finally:
