@@ -13,6 +13,7 @@ import pytest
 
 from support.server import ARMS, Local, keep_logging, parse_json, read_problem
 from windvane.service import logs
+from windvane.service.http import access
 from windvane.service.http.access import create_token
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -83,8 +84,11 @@ def test_ids_of_requests(header: bytes, is_used: bool) -> None:
     assert logs.REQUEST_ID.fullmatch(id_)
 
 
-def test_lines_about_requests(tmp_path: Path, configure: Callable[..., io.StringIO]) -> None:
+def test_lines_about_requests(
+    tmp_path: Path, configure: Callable[..., io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A line for every request, with the id that its client was told, and without anything that it must not hold."""
+    monkeypatch.setattr(access, "RELOAD", 0.0)  # the tokens may have been read before there was one
     service = Local(tmp_path / "a.db", log_requests=True)
     secret = create_token(service.store.tokens, "shop", full=True)
     assert secret is not None

@@ -5,6 +5,7 @@ Secrets are never logged: no tokens, no bodies, no contexts, no query strings.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
@@ -74,6 +75,7 @@ def configure_logging(format: str = "text", level: str = "info", stream: TextIO 
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_JsonFormatter() if format == "json" else _TextFormatter())
+    handler.addFilter(_is_worth_a_line)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("windvane").setLevel(level.upper())
     access_log.setLevel(logging.INFO)
@@ -96,6 +98,12 @@ class RareLog:
             return
         self._lines[message] = now, 0
         self._log.info(message, extra={"fields": {"omitted": omitted} if omitted else {}})
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return whether a record is more than uvicorn's traceback of a request that is given up at the end."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return record.name != "uvicorn.error" or kind is None or not issubclass(kind, asyncio.CancelledError)
 
 
 def _list_fields(record: logging.LogRecord) -> dict[str, Any]:

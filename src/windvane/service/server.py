@@ -248,6 +248,8 @@ class _Server(uvicorn.Server):
         self._closing.set()  # ends answers that would otherwise never end
         self._engine.is_closing = True
         await super().shutdown(sockets)
+        if self.force_exit:  # at one more SIGINT, uvicorn leaves the application as it is; stopping it is bounded
+            await self.lifespan.shutdown()
         self._report_stop()
 
 

@@ -10,16 +10,19 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.server import ARMS, Server, command, run_command, run_server, serve, until
+from support.stores import snapshot_number
 from windvane.errors import ArgumentError
 from windvane.service import server as server_module
 from windvane.service.engine import Engine
 from windvane.service.server import STOP_SIGNALS, is_loopback
+from windvane.service.store import SqliteStore
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
@@ -28,6 +31,11 @@ def read_all(connection: socket.socket) -> bytes:
     """Read until the server closes the connection."""
     connection.settimeout(60)
     return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def listens(host: str, port: int) -> bool:
+    with socket.socket() as other:
+        return other.connect_ex((host, port)) == 0
 
 
 # --- where it may listen -------------------------------------------------------------------------------------------
@@ -169,15 +177,28 @@ def test_requests_under_way_are_answered(tmp_path: Path) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")  # the application waits for the body
         connection.sendall(body[:9])
         os.kill(server.pid, signal.SIGTERM)
-
-        def is_closed() -> bool:
-            with socket.socket() as other:
-                return other.connect_ex((host, int(port))) != 0
-
-        until(is_closed)
+        until(lambda: not listens(host, int(port)))
         connection.sendall(body[9:])
         assert read_all(connection).startswith(b"HTTP/1.1 201 ")
     assert server.stop() == 0
+
+
+def test_further_signals_do_not_wait_for_requests(tmp_path: Path) -> None:
+    """Somebody is impatient: half a body was sent, and Ctrl-C is pressed again. The streams are stopped as ever."""
+    server = serve(tmp_path / "a.db")
+    host, port = server.address.removeprefix("http://").split(":")
+    with server.client() as client:
+        assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
+        assert client.post("/v1/streams/shop/decisions", json=ARMS).status_code == 201
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+        os.kill(server.pid, signal.SIGTERM)
+        until(lambda: not listens(host, int(port)))
+        os.kill(server.pid, signal.SIGINT)
+        assert server.service is not None
+        assert (server.stop(), server.service.errors) == (0, "")
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
+        assert snapshot_number(store, 1) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 1.5])

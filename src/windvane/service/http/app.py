@@ -82,7 +82,8 @@ def create_app(
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
-    checks = None if engine.placement is None else NodeChecks(engine.placement, access)
+    closing = closing or asyncio.Event()
+    checks = None if engine.placement is None else NodeChecks(engine.placement, access, closing)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -109,7 +110,7 @@ def create_app(
         strict_content_type=False,  # the middleware checks it
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
-    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing
     app.state.forwarder, app.state.checks = forwarder, checks
     if engine.placement is not None and forwarder is not None and checks is not None:
         engine.placement.find_problem = checks.find_problem

@@ -44,16 +44,17 @@ class Outcome(Enum):
 
 
 class NodeChecks:
-    """The checks of the node of ``placement``; they run in :meth:`run`."""
+    """The checks of the node of ``placement``; they run in :meth:`run`, until the server is ``closing``."""
 
-    def __init__(self, placement: Placement, access: Access) -> None:
-        self._placement, self._access = placement, access
+    def __init__(self, placement: Placement, access: Access, closing: asyncio.Event) -> None:
+        self._placement, self._access, self._closing = placement, access, closing
         self._own: Outcome | None = None  # of the last check of the own address
         self._is_confirmed = False  # this node, or another one, has reached it at its address
         self._clean = CLEAN  # checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
+        self._changed, self._problems = asyncio.Event(), 0  # checks in a row with a problem
+        self._is_logged = self._is_blind = False  # the log says that; that this node does not reach itself
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class NodeChecks:
 
     async def run(self) -> None:
         """Check again and again."""
-        while True:
+        while not self._closing.is_set():
             self._changed.clear()
             try:
                 is_well = await self._check()
@@ -131,6 +132,8 @@ class NodeChecks:
         nodes = [node for node in keeper.map.nodes if node.instance != me]
         own = Node(me, *self._placement.node, 0)
         outcomes = await asyncio.gather(*(self._probe(node) for node in (own, *nodes)))
+        if self._closing.is_set():  # this node no longer listens
+            return True
         self._note_own(outcomes[0])
         for node, outcome in zip(nodes, outcomes[1:], strict=True):
             self._note_other(node, outcome)
@@ -173,11 +176,12 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and outcome is not before:
+        if outcome is Outcome.NOTHING and not self._is_blind:
             log.warning("this node cannot reach itself at its address, %s; others must be able to", url)
+            self._is_blind = True
         elif outcome is Outcome.NODE and (self._is_logged or before is Outcome.NOTHING):
             log.info("this node can be reached at its address, %s", url)
-            self._is_logged = False
+            self._is_logged = self._is_blind = False
 
     def _note_other(self, node: Node, outcome: Outcome) -> None:
         failures = self._failures.get(node.name, 0)
