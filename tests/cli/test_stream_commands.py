@@ -112,7 +112,10 @@ def test_the_token_is_in_the_environment(store: Path, monkeypatch: pytest.Monkey
     running = serve(store)
     try:
         done = run_command("streams", "list", *with_url, running.address)
-        assert (done.returncode, "token" in done.stderr.lower()) == (1, True)
+        assert (done.returncode, "needs a token: set the variable WINDVANE_TOKEN" in done.stderr) == (1, True)
+        monkeypatch.setenv("WINDVANE_TOKEN", "wv_guessed")
+        done = run_command("streams", "list", *with_url, running.address)
+        assert (done.returncode, "does not know the token in the variable" in done.stderr) == (1, True)
         monkeypatch.setenv("WINDVANE_TOKEN", secret)
         assert len(run("list", *with_url, running.address)["streams"]) == 3
         assert run("delete", "old", *with_url, running.address, "--yes") == {"deleted": "old"}

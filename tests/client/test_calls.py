@@ -305,7 +305,7 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
     assert repr(connect("https://example.org/windvane/")).endswith("Client('https://example.org/windvane')")
 
 
-@pytest.mark.parametrize("wrong", [None, "", 3, b"a", ["a"], ".", "a\n"])
+@pytest.mark.parametrize("wrong", [None, "", 3, b"a", ["a"], ".", "a\n", "a/b"])
 def test_names_that_are_not_sent(wrong: Any, client: Any) -> None:
     arguments: dict[str, tuple[Any, ...]] = {
         "info": (), "configure": (), "archive": (), "decide": (ARMS,), "reward": ("d", 1.0), "add_reward": ("d", 1.0),

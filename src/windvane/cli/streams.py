@@ -17,6 +17,7 @@ from windvane.cli.console import Answer, Table
 from windvane.cli.options import DEFAULT_STORE, EarlyStore
 from windvane.cli.stores import open_store
 from windvane.cli.stream_copies import copy, move
+from windvane.errors import WindvaneError
 from windvane.records import to_plain
 
 if TYPE_CHECKING:
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # problems that the input causes
+TOKEN_HINTS = {
+    "no-token": "the service needs a token: set the variable WINDVANE_TOKEN",
+    "wrong-token": "the service does not know the token in the variable WINDVANE_TOKEN",
+    "read-only-token": "the token in the variable WINDVANE_TOKEN is read-only",
+}
 LISTED = ("name", "title", "created", "archived", "events", "retention", "removed")
 HELP = """List, compact, archive, delete, copy and move streams.
 
 With --url, a running service does it; the token is that in the variable WINDVANE_TOKEN. Without it, the command opens
-the store, and fails if a server has the store open; only "list" also works beside a server.
+the store, and fails if a server has the store open; only "list" also works beside a server. Streams in a PostgreSQL
+database are changed with --url, through any node.
 
 Examples:
   windvane streams list --store windvane.db
@@ -92,6 +99,8 @@ def _name_errors() -> Iterator[None]:
     except (ClientError, Problem) as error:
         if error.code in WRONG_INPUT_CODES:
             raise InputError(str(error)) from None
+        if hint := TOKEN_HINTS.get(error.code):
+            raise WindvaneError(hint) from None
         raise
 
 

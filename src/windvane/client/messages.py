@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -91,6 +92,9 @@ class BatchError(ClientError):
 def build_path(stream: str, *parts: Decision | str) -> str:
     """Return the path of a stream, or of a part of it."""
     segments = [_check_name("stream", stream, "the name of a stream"), *map(get_id, parts)]
+    for argument, segment in zip_longest(["stream"], segments, fillvalue="decision"):
+        if "/" in segment:  # even if it is quoted, a server takes it for the end of the segment
+            raise ArgumentError(argument, segment, "a name or an id without a slash")
     return "/".join([STREAMS, *map(_quote, segments)])
 
 

@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -111,7 +112,8 @@ def serve(
     ):
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
-            hint = f"other machines can reach it; add a token first: windvane token add NAME --store {store.name}"
+            command = f"windvane token add NAME --store {shlex.quote(store.name)}"
+            hint = f"other machines can reach it; add a token first: {command}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
         settings = _describe_node(listener, name, node, node_url) if options else None

@@ -97,7 +97,7 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
     url = cluster.url("shop", "guest", PASSWORD)
     texts: list[object] = []
     with closing(open_store(url)) as store:
-        assert store.name == f"postgresql://guest@/shop?host={cluster.folder}"
+        assert store.name == f"postgresql://guest@/shop?host={cluster.folder}&port={cluster.port}"
         texts += [store.name, repr(store)]
         store.tokens.add(Token("a", "b", True, 1.0))
         cluster.stop("immediate")
@@ -163,6 +163,8 @@ def test_names_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
         "postgresql://u@a,b/shop?port=7": "postgresql://u@a:7,b:7/shop",
         "postgresql://u:s3cret@[::1]:6543/": "postgresql://u@[::1]:6543/u",
         "postgresql://u:s3cret@/shop?host=/run/pg": "postgresql://u@/shop?host=/run/pg",
+        "postgresql://u:s3cret@/shop?host=/run/pg&port=6543": "postgresql://u@/shop?host=/run/pg&port=6543",
+        "postgresql://u@/shop?port=6543&password=s3cret&host=/a,/b": "postgresql://u@/shop?host=/a&port=6543",
         "postgresql://a%20b:s3cret@h/my%20shop": "postgresql://a%20b@h:5432/my%20shop",
     }
     assert {url: Address(url).name for url in names} == names

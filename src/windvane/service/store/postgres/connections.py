@@ -223,7 +223,9 @@ def _describe(parameters: dict[str, str]) -> str:
     database = quote(parameters.get("dbname", user))
     hosts = (parameters.get("host") or parameters.get("hostaddr", "")).split(",")
     if not hosts[0] or hosts[0][0] in "/@":  # a unix socket
-        return f"postgresql://{quote(user)}@/{database}" + (f"?host={hosts[0]}" if hosts[0] else "")
+        port = parameters.get("port", DEFAULT_PORT)
+        options = [f"host={hosts[0]}"] * bool(hosts[0]) + [f"port={port}"] * (port != DEFAULT_PORT)
+        return f"postgresql://{quote(user)}@/{database}" + f"?{'&'.join(options)}" * bool(options)
     ports = parameters.get("port", "").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     places = [f"[{host}]" if ":" in host else host for host in hosts]
