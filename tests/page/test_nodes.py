@@ -10,6 +10,12 @@ from support.postgres import Cluster
 
 REFUSED = "Failed to load resource: "
 ROWS = "[...document.querySelectorAll('#nodes tbody tr')].map((row) => [...row.cells].map((c) => c.innerText.trim()))"
+# In how many lines the address of the first node is written.
+ADDRESS_LINES = """(() => {
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector("#nodes tbody .note"));
+  return new Set([...range.getClientRects()].map((box) => box.top)).size;
+})()"""
 
 
 @pytest.fixture
@@ -44,6 +50,7 @@ def test_the_nodes_are_shown_and_one_is_missed(nodes, visit):
     for width in (360, 390, 820, 1280):
         page.set_viewport_size({"width": width, "height": 760})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert width < 390 or page.evaluate(ADDRESS_LINES) == 1
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate(CONTRAST) == []
