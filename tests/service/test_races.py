@@ -114,7 +114,7 @@ def test_parts_that_are_stored_while_they_are_looked_up(tmp_path: Path, monkeypa
             return events
 
         monkeypatch.setattr(store, "find_events", read_before_the_commit)
-        assert [event.number for event in lookup.of_decision(decision)] == [1, 2]
+        assert [event.number for event in lookup.find_by_decision(decision)] == [1, 2]
 
 
 # --- threads and recoveries ------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Place:
         from windvane.service.offline import run_offline
         from windvane.service.store import StoreError, is_postgres
 
-        with _name_errors():
+        with _translate_errors():
             if self.url is not None:
                 with Client(self.url) as client:
                     return call(client)
@@ -82,7 +82,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def _name_errors() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn problems that the input causes into errors of the input."""
     from windvane.client import ClientError
     from windvane.service.problems import Problem
@@ -110,7 +110,7 @@ def list_streams(place: Place) -> Answer:
     if place.url is None:
         where, streams, unavailable = _read_streams(place)
     else:
-        with _name_errors(), Client(place.url) as client:
+        with _translate_errors(), Client(place.url) as client:
             streams = [{name: getattr(stream, name) for name in LISTED} for stream in client.streams()]
             unavailable = {stream.name: stream.reason for stream in client.unrecovered()}
     rows = []

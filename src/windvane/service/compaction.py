@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.streams import Stream
 
-LOOK_SECONDS = 60.0  # between two looks at a stream
+CHECK_SECONDS = 60.0  # between two looks at a stream
 PURGE_SECONDS = 1.0  # between attempts
 SHORTEST_DELAY, LONGEST_DELAY, DELAY_SHARE = 60.0, 3600.0, 0.05
 
@@ -45,21 +45,21 @@ class Compactions:
         now = read_clock()
         if stream.retention is not None and now >= stream.compact_at:
             stream.compact_at = math.inf  # until it was looked at
-            self._engine.tasks.start(self._look(stream))
+            self._engine.tasks.start(self._check(stream))
 
-    async def _look(self, stream: Stream) -> None:
+    async def _check(self, stream: Stream) -> None:
         async with self._turn:
             try:
-                await self.look(stream)
+                await self.check(stream)
             except Problem as problem:  # the stream was replaced, deleted or is being refitted; or the disk fails
                 log.info("stream %r: not compacted: %s", stream.name, problem)
             except Exception:
                 log.exception("stream %r: cannot be compacted", stream.name)
             finally:
                 if stream.compact_at == math.inf:
-                    stream.compact_at = read_clock() + LOOK_SECONDS
+                    stream.compact_at = read_clock() + CHECK_SECONDS
 
-    async def look(self, stream: Stream) -> None:
+    async def check(self, stream: Stream) -> None:
         """Compact ``stream`` if its oldest event is too old, and note when it may be so next."""
         seconds = read_retention(stream.retention)
         if seconds is None:
@@ -70,7 +70,7 @@ class Compactions:
             await self.compact(stream)
             oldest = await asyncio.to_thread(read_oldest, stream)
         next_time = now if oldest is None else oldest + kept
-        stream.compact_at = min(max(next_time, now + LOOK_SECONDS), now + LONGEST_DELAY)
+        stream.compact_at = min(max(next_time, now + CHECK_SECONDS), now + LONGEST_DELAY)
 
     async def purge(self) -> None:
         """Delete what is left of erased data, in a thread. Readers of the store may hold it back: try every second."""

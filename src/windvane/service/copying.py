@@ -1,12 +1,12 @@
-"""Copy or move streams from one store to another: between files, between databases, or from one to the other.
+"""Copy or move streams between stores: SQLite files and PostgreSQL databases, in any combination.
 
-A stream is copied with everything of it, in one transaction of the target, and keeps its id if that is free there: then
-every byte is the same. Otherwise it gets a new id, which is part of all checksums, and these are computed again. The
-original is verified before, and the copy before the transaction ends: a target never has a part of a stream, or one
-that was not verified.
+A stream is copied completely, in one transaction of the target. It keeps its id if the target has no stream with that
+id, and then every byte is the same. Otherwise it gets a new id. The id is part of all checksums, so they are computed
+again. The original is verified before it is copied, and the copy before its transaction commits: the target never
+contains a part of a stream, or a stream that was not verified.
 
-A stream is removed from the source once its copy is durable. If the process ends in between, both stores have it, and
-a repetition finds that the target has all of its events and removes it from the source.
+A moved stream is removed from the source once its copy is durable. If the process ends in between, both stores have the
+stream. Repeating the command finds that the target has all of its events, and removes it from the source.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from windvane.service.verification import verify_stream
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are written at once, and the bytes of their requests and outcomes after which no more are."""
-QUIET_EVENTS = 10_000  # of the target that are verified without a look at the source: about two seconds
-SHOWN = 5  # names of streams in a message
+KEEPALIVE_EVENTS = 10_000  # of the target that are verified without a look at the source: about two seconds
+MAX_NAMES = 5  # names of streams in a message
 
 Progress = Callable[[str, int, int], None]
 
@@ -122,13 +122,13 @@ def copy_streams(
     _refuse_unsuitable(source)
     _refuse_unsuitable(target, may_be_missing=True)
     with contextlib.closing(open_store(source, create=False)) as old:
-        rows = _choose(old, names)
-        with _name_errors(old, old), old.hold():
+        rows = _select_rows(old, names)
+        with _raise_store_errors(old, old), old.hold():
             pass  # or the target would be created although the source is served
         with contextlib.closing(open_store(target)) as new:
             transfer = _Transfer(old, new, progress)
             result = CopyResult(old.name, new.name, move)
-            with _name_errors(old, new):
+            with _raise_store_errors(old, new):
                 transfer.check(rows)
                 if tokens if tokens is not None else not names:
                     result.tokens, result.other_tokens = transfer.copy_tokens()
@@ -155,7 +155,7 @@ def _refuse_unsuitable(where: str | Path, *, may_be_missing: bool = False) -> No
     that copies streams must not do that unasked."""
     try:
         with contextlib.closing(open_store(where, shared=True, create=False, read_only=True)) as store:
-            with _name_errors(store, store):
+            with _raise_store_errors(store, store):
                 problems = store.find_damage(pages=False)
             if problems:
                 problem = f"is damaged ({problems[0]}); `windvane serve` repairs it, if it can be"
@@ -168,9 +168,9 @@ def _refuse_unsuitable(where: str | Path, *, may_be_missing: bool = False) -> No
             raise
 
 
-def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
+def _select_rows(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
     """Return the streams with these names, or all, in the order in which they were created."""
-    with _name_errors(store, store):
+    with _raise_store_errors(store, store):
         rows = store.read_streams()
     missing = sorted({*names} - {row.name for row in rows})
     if missing:
@@ -179,11 +179,11 @@ def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(map(repr, names[:MAX_NAMES])) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 @contextlib.contextmanager
-def _name_errors(source: ReadableStore, target: ReadableStore) -> Iterator[None]:
+def _raise_store_errors(source: ReadableStore, target: ReadableStore) -> Iterator[None]:
     """Turn errors of a store into :class:`StoreError`."""
     try:
         yield
@@ -201,14 +201,14 @@ class _Transfer:
     def check(self, rows: Sequence[StreamRow]) -> None:
         """Raise if a store is served, or the target has other streams of these names."""
         with self._source.hold(), self._target.hold():
-            taken = [row.name for row in rows if not self._is_possible(row)]
+            taken = [row.name for row in rows if not self._can_copy(row)]
         if taken:
             problem = f"has other streams of the same name: {_list_names(taken)}"
             raise StoreError(self._target.name, "exists", f"{problem}; delete them, or name the streams to copy")
 
-    def _is_possible(self, row: StreamRow) -> bool:
-        there = self._target.find_stream(row.name)
-        return there is None or self._has_all(row, there)
+    def _can_copy(self, row: StreamRow) -> bool:
+        existing = self._target.find_stream(row.name)
+        return existing is None or self._has_all(row, existing)
 
     def copy(self, row: StreamRow, *, move: bool) -> StreamCopy:
         """Copy a stream, unless the target has it, and remove it from the source if it is moved."""
@@ -217,8 +217,8 @@ class _Transfer:
                 raise StoreError(self._source.name, "not_copied", f"the stream {row.name!r} was changed meanwhile")
             self._verify(self._source, row, "verifying")
             with self._target.hold():
-                there = self._target.find_stream(row.name)
-                copy = self._import(row) if there is None else self._find(row, there)
+                existing = self._target.find_stream(row.name)
+                copy = self._import(row) if existing is None else self._check_existing(row, existing)
             if move:
                 self._source.remove_stream(row)
         return copy
@@ -228,7 +228,7 @@ class _Transfer:
 
         def note_progress(name: str, done: int, total: int) -> None:
             self._progress(f"{step} {name}", done, total)
-            if done % QUIET_EVENTS == 0:
+            if done % KEEPALIVE_EVENTS == 0:
                 self._source.find_stream(name)  # a database ends a transaction in which nothing happens for long
 
         report = verify_stream(store, row, note_progress)
@@ -250,20 +250,20 @@ class _Transfer:
             number = self._verify(self._target, new.row, "verifying the copy of")
             return StreamCopy(row.name, number, is_new=True, keeps_id=new.row.id == row.id)
 
-    def _find(self, row: StreamRow, there: StreamRow) -> StreamCopy:
+    def _check_existing(self, row: StreamRow, existing: StreamRow) -> StreamCopy:
         """Return the stream of an earlier copy, which was stopped; it was verified, but may have been damaged since."""
-        if not self._has_all(row, there):
+        if not self._has_all(row, existing):
             raise StoreError(self._target.name, "exists", f"has another stream named {row.name!r}")
-        number = self._verify(self._target, there, "verifying the copy of")
-        return StreamCopy(row.name, number, is_new=False, keeps_id=there.id == row.id)
+        number = self._verify(self._target, existing, "verifying the copy of")
+        return StreamCopy(row.name, number, is_new=False, keeps_id=existing.id == row.id)
 
-    def _has_all(self, row: StreamRow, there: StreamRow) -> bool:
+    def _has_all(self, row: StreamRow, existing: StreamRow) -> bool:
         """Return whether the stream ``there`` begins with all events of the source."""
-        baseline, other = self._source.read_baseline(row.id), self._target.read_baseline(there.id)
-        if row[1:4] != there[1:4] or (baseline and baseline.removed) != (other and other.removed):
+        baseline, other = self._source.read_baseline(row.id), self._target.read_baseline(existing.id)
+        if row[1:4] != existing[1:4] or (baseline and baseline.removed) != (other and other.removed):
             return False
-        copies = _LogCopy(self._source, row, there, baseline).read_events()
-        events = self._target.read_events(there.id)
+        copies = _LogCopy(self._source, row, existing, baseline).read_events()
+        events = self._target.read_events(existing.id)
         return all(copy == next(events, None) for copy in copies)
 
     def copy_tokens(self) -> tuple[list[str], list[str]]:

@@ -45,7 +45,9 @@ STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are writ
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
-REST = 0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
+RECOVERY_PAUSE = (
+    0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
+)
 
 log = logging.getLogger("windvane.service")
 
@@ -121,7 +123,7 @@ class Engine:
     def begin_draining(self) -> None:
         """Let other nodes take the streams, while requests are still accepted."""
         if self.placement is not None and self.failure is None:
-            self.placement.leave()
+            self.placement.drain()
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
@@ -160,7 +162,7 @@ class Engine:
         self.journal.begin(record_losses(self.store, recovery))
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
-        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + REST
+        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + RECOVERY_PAUSE
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
@@ -185,7 +187,7 @@ class Engine:
         self.unavailable.pop(row.name, None)
         self.streams.pop(row.name, None)
         if (stream := self.by_id.pop(row.id, None)) is not None:
-            stream.is_gone = True
+            stream.is_taken_over = True
 
     def _note_check(self, problems: list[str]) -> None:
         self._is_checking = False
@@ -213,7 +215,7 @@ class Engine:
         error = StalledDiskError(self.store.name, STALL_SECONDS)
         self.journal.give_up(error)
         if self.placement is not None:
-            self.placement.rest()
+            self.placement.step_down()
         self.fail(error)
 
     async def _watch_disk(self) -> None:
@@ -250,7 +252,7 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
-        if stream.is_gone:
+        if stream.is_taken_over:
             raise Problem("unavailable", TAKEN_OVER, cause="moving")
         if stream.is_removed:  # one that is merely not here may be served by another node
             raise unknown_stream(stream.name)

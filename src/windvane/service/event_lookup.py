@@ -35,7 +35,7 @@ COLUMNS = ("key", "decision")
 log = logging.getLogger("windvane.service")
 
 
-class Wanted(NamedTuple):
+class EventQuery(NamedTuple):
     """Stored events that an operation needs: those whose ``column``, "key" or "decision", has this ``value``."""
 
     column: str
@@ -45,9 +45,9 @@ class Wanted(NamedTuple):
 class EventsNotLoadedError(WindvaneError):
     """An operation needs events that must be fetched first."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        super().__init__(f"the events with the {wanted.column} {wanted.value!r} are not loaded")
+    def __init__(self, query: EventQuery) -> None:
+        self.query = query
+        super().__init__(f"the events with the {query.column} {query.value!r} are not loaded")
 
 
 class EventLookup:
@@ -61,9 +61,9 @@ class EventLookup:
         self._store, self._stream = store, stream
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # of the unsaved events
-        self._fetched: dict[Wanted, tuple[list[Event], int]] = {}  # and the last stored event when the fetch began
+        self._fetched: dict[EventQuery, tuple[list[Event], int]] = {}  # and the last stored event when the fetch began
         self._begun: list[int] = []  # the last stored events when fetches began whose operations have not ended
-        self._recent: OrderedDict[Wanted, int] = OrderedDict()  # by key and decision: events stored lately
+        self._recent: OrderedDict[EventQuery, int] = OrderedDict()  # by key and decision: events stored lately
         self._last = self._last_unknown = 0  # event that was added, and event that is no longer in _recent
 
     def add(self, event: Event) -> None:
@@ -82,10 +82,10 @@ class EventLookup:
             self._keys.pop(event.key, None)
 
     def _remember(self, event: Event) -> None:
-        for wanted in (Wanted("key", event.key), Wanted("decision", event.decision)):
-            if wanted.value is not None:
-                self._recent[wanted] = event.number
-                self._recent.move_to_end(wanted)
+        for query in (EventQuery("key", event.key), EventQuery("decision", event.decision)):
+            if query.value is not None:
+                self._recent[query] = event.number
+                self._recent.move_to_end(query)
         while len(self._recent) > RECENT:
             oldest = next(iter(self._recent))
             if self._recent[oldest] > min(self._begun, default=math.inf):
@@ -98,31 +98,31 @@ class EventLookup:
         """The number up to which all events are stored, as far as is known."""
         return self._last if not self._unsaved else self._unsaved[0].number - 1
 
-    def with_key(self, key: str) -> Event | None:
+    def find_by_key(self, key: str) -> Event | None:
         """Return the event of the request that had this key."""
         event = self._keys.get(key)
         if event is not None:
             return event
         if self._store.is_remote:
-            events = self._read_fetched(Wanted("key", key))
+            events = self._read_fetched(EventQuery("key", key))
         else:
             events = self._read_checked(lambda: self._store.find_events(keys=[(self._stream, key)]))
         return events[0] if events else None
 
-    def of_decision(self, decision: str) -> list[Event]:
+    def find_by_decision(self, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
         unsaved = list(self._unsaved)  # first: what is forgotten from now on is stored
         if self._store.is_remote:
-            stored = self._read_fetched(Wanted("decision", decision))
+            stored = self._read_fetched(EventQuery("decision", decision))
         else:
             stored = self._read_checked(lambda: self._store.find_events(decisions=[(self._stream, decision)]))
         last = stored[-1].number if stored else 0  # events may be stored and not forgotten yet
         return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
-    def _read_fetched(self, wanted: Wanted) -> list[Event]:
-        events, began = self._fetched.get(wanted, ([], -1))
-        if began < self._last_unknown or self._recent.get(wanted, -1) > began:
-            raise EventsNotLoadedError(wanted)
+    def _read_fetched(self, query: EventQuery) -> list[Event]:
+        events, began = self._fetched.get(query, ([], -1))
+        if began < self._last_unknown or self._recent.get(query, -1) > began:
+            raise EventsNotLoadedError(query)
         return events
 
     def begin_fetch(self) -> int:
@@ -130,13 +130,13 @@ class EventLookup:
         self._begun.append(self.last_stored)
         return self._begun[-1]
 
-    def supply(self, wanted: Wanted, events: list[Event], began: int) -> None:
+    def supply(self, query: EventQuery, events: list[Event], began: int) -> None:
         """Add events that were fetched; ``began``: the result of :meth:`begin_fetch`."""
-        self._fetched[wanted] = events, began
+        self._fetched[query] = events, began
 
-    def discard(self, wanted: Wanted, began: int) -> None:
+    def discard(self, query: EventQuery, began: int) -> None:
         """Forget events that were fetched: the operation that needed them has ended."""
-        self._fetched.pop(wanted, None)
+        self._fetched.pop(query, None)
         self._begun.remove(began)
 
     def _first_unsaved(self) -> float:
@@ -179,7 +179,7 @@ class BulkLookup:
 
     def __init__(self, store: ReadableStore) -> None:
         self._store = store
-        self._waiting: dict[tuple[int, Wanted], asyncio.Future[list[Event]]] = {}
+        self._waiting: dict[tuple[int, EventQuery], asyncio.Future[list[Event]]] = {}
         self._is_running = False
         self._thread = ThreadPoolExecutor(1, "windvane-lookup")
 
@@ -187,26 +187,26 @@ class BulkLookup:
         """Return the result of ``work`` on a stream. If it needs stored events, fetch them and begin it again."""
         if not self._store.is_remote:
             return await work()
-        fetches: list[tuple[Wanted, int]] = []
+        fetches: list[tuple[EventQuery, int]] = []
         try:
             while True:
                 try:
                     return await work()
                 except EventsNotLoadedError as missing:
                     began = stream.lookup.begin_fetch()
-                    fetches.append((missing.wanted, began))
-                    stream.lookup.supply(missing.wanted, await self._fetch(stream.id, missing.wanted), began)
+                    fetches.append((missing.query, began))
+                    stream.lookup.supply(missing.query, await self._fetch(stream.id, missing.query), began)
                 await wait_while_held(stream)
         finally:
             for fetch in fetches:
                 stream.lookup.discard(*fetch)
 
-    async def _fetch(self, stream: int, wanted: Wanted) -> list[Event]:
+    async def _fetch(self, stream: int, query: EventQuery) -> list[Event]:
         """Return the stored events of a stream that are wanted, each checked."""
         loop = asyncio.get_running_loop()
-        future = self._waiting.get((stream, wanted))
+        future = self._waiting.get((stream, query))
         if future is None:
-            future = self._waiting[stream, wanted] = loop.create_future()
+            future = self._waiting[stream, query] = loop.create_future()
             if not self._is_running:
                 self._is_running = True
                 loop.call_soon(self._begin, loop)
@@ -223,20 +223,20 @@ class BulkLookup:
         if not batch:
             self._is_running = False
             return
-        query = loop.run_in_executor(self._thread, self._read, list(batch))
-        query.add_done_callback(lambda done: self._finish(loop, batch, done))
+        reading = loop.run_in_executor(self._thread, self._read, list(batch))
+        reading.add_done_callback(lambda done: self._finish(loop, batch, done))
 
     def _finish(
         self,
         loop: asyncio.AbstractEventLoop,
-        batch: dict[tuple[int, Wanted], asyncio.Future[list[Event]]],
-        done: asyncio.Future[dict[tuple[int, Wanted], list[Event] | Problem]],
+        batch: dict[tuple[int, EventQuery], asyncio.Future[list[Event]]],
+        done: asyncio.Future[dict[tuple[int, EventQuery], list[Event] | Problem]],
     ) -> None:
         error = done.exception()
-        for want, future in batch.items():
+        for query, future in batch.items():
             if future.done():
                 continue
-            answer = error or done.result().get(want, [])
+            answer = error or done.result().get(query, [])
             if isinstance(answer, BaseException):
                 future.set_exception(answer)
                 future.exception()  # or asyncio complains if nobody waits for it any more
@@ -244,21 +244,23 @@ class BulkLookup:
                 future.set_result(answer)
         self._begin(loop)
 
-    def _read(self, wants: list[tuple[int, Wanted]]) -> dict[tuple[int, Wanted], list[Event] | Problem]:
-        values = {column: [(stream, w.value or "") for stream, w in wants if w.column == column] for column in COLUMNS}
-        answers: dict[tuple[int, Wanted], list[Event] | Problem] = {}
+    def _read(self, queries: list[tuple[int, EventQuery]]) -> dict[tuple[int, EventQuery], list[Event] | Problem]:
+        values = {
+            column: [(stream, w.value or "") for stream, w in queries if w.column == column] for column in COLUMNS
+        }
+        answers: dict[tuple[int, EventQuery], list[Event] | Problem] = {}
         events, problems = self._find_events(values)
         if problems:  # a compaction may have removed events in between
             with self._store.read_transaction():
                 events, problems = self._find_events(values)
         for event in events:
             problem = problems.get(event[:2])
-            for wanted in (Wanted("key", event.key), Wanted("decision", event.decision)):
-                if (event.stream, wanted) not in wants:
+            for query in (EventQuery("key", event.key), EventQuery("decision", event.decision)):
+                if (event.stream, query) not in queries:
                     continue
-                answer = answers.setdefault((event.stream, wanted), [])
+                answer = answers.setdefault((event.stream, query), [])
                 if problem is not None or isinstance(answer, Problem):
-                    answers[event.stream, wanted] = problem or answer
+                    answers[event.stream, query] = problem or answer
                 else:
                     answer.append(event)
         return answers

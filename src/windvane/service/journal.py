@@ -94,7 +94,7 @@ class Journal:
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all before them are on disk."""
         await self._wait_for(self.hand_over(stream, events))
-        if stream.is_gone:
+        if stream.is_taken_over:
             raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def flush(self) -> None:
@@ -123,7 +123,7 @@ class Journal:
         known = ((by_id.get(id_), epoch) for id_, epoch in epochs.items())
         streams = [stream for stream, epoch in known if stream is not None and stream.epochs.get(stream.id) == epoch]
         for stream in streams:
-            stream.is_gone = True  # also one that is being removed
+            stream.is_taken_over = True  # also one that is being removed
         placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     # --- snapshots --------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Stream(StreamState):
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
-        self.is_gone = False  # whether another node has taken it
+        self.is_taken_over = False  # whether another node has taken it
         self.is_removed = False
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
@@ -103,7 +103,7 @@ class Stream(StreamState):
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
         if self.archived is not None and not is_part:
-            for event in self.lookup.of_decision(decision):
+            for event in self.lookup.find_by_decision(decision):
                 if event.kind == kinds.REWARDED and event.outcome["value"] == value:
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
         self.refuse_if_archived()
@@ -128,7 +128,7 @@ class Stream(StreamState):
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Treat a reward as the agent does for a closed decision, if only the log still has the decision."""
         record, known = self.find_decision(decision), PendingDecisions()
-        is_partial = any("sum" in event.outcome for event in self.lookup.of_decision(decision))
+        is_partial = any("sum" in event.outcome for event in self.lookup.find_by_decision(decision))
         known.closed[decision] = ClosedOutcome(record.reward, record.late_reward, is_partial)
         if not is_part:
             return known.repeat_reward(decision, value), value
@@ -265,7 +265,7 @@ class Stream(StreamState):
 
     def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
         """Return the earlier answer to a request with this key. ``is_same``: whether that request was the same."""
-        event = None if key is None else self.lookup.with_key(key)
+        event = None if key is None else self.lookup.find_by_key(key)
         if event is None:
             return None
         if event.request is None and event.request_digest is not None:
@@ -284,7 +284,7 @@ class Stream(StreamState):
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        return describe_decision(self.core, check_decision(decision, self.lookup.of_decision(decision)))
+        return describe_decision(self.core, check_decision(decision, self.lookup.find_by_decision(decision)))
 
     def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
         """Return the model's predictions for the arms in a request, without deciding."""

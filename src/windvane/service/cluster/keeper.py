@@ -20,7 +20,7 @@ from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.expulsion import MOST_LEASE_SECONDS
+from windvane.service.store.postgres.eviction import MAX_LEASE_SECONDS
 from windvane.service.store.records import DatabaseError, StoreError
 
 log = logging.getLogger("windvane.service")
@@ -86,7 +86,7 @@ class Keeper:
     ) -> None:
         self._address, self._loop, self._tick = address, loop, tick
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
-        lease = min(lease, MOST_LEASE_SECONDS)
+        lease = min(lease, MAX_LEASE_SECONDS)
         self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
         # A renewal is due after a tick, and a statement before it takes half a lease: together less than a lease.
         self._session = Session(address, lock_seconds=lease / 4, statement_seconds=lease / 2)
@@ -94,7 +94,7 @@ class Keeper:
         self._refusal: StoreError | None = None
         self._settled = threading.Event()  # the node has joined, or was refused
         self._commands = Commands()
-        self._doubts: deque[dict[int, int]] = deque()  # epochs that are to be dropped
+        self._fenced: deque[dict[int, int]] = deque()  # epochs that are to be dropped
         self._is_stopping = False
         self._failures = 0  # in a row
         self._leaves_by: float | None = None  # None: the shards are not released at the end
@@ -190,31 +190,31 @@ class Keeper:
         released: set[int] = self._commands.ask(work, seconds, self._session.wake)
         return released
 
-    def doubt(self, epochs: Mapping[int, int]) -> None:
+    def drop_fenced(self, epochs: Mapping[int, int]) -> None:
         """Own shards no longer under these epochs, which a commit has found to be over.
 
         If the map still gives them to this node, they are taken again under new epochs.
         """
-        self._doubts.append(dict(epochs))
+        self._fenced.append(dict(epochs))
         self._session.wake()
 
-    def withdraw(self) -> None:
+    def drain(self) -> None:
         """Give up all shards, as ``on_excess`` proposes, and leave the cluster; the map is still read."""
-        self._member.is_leaving = True
+        self._member.is_draining = True
         self._session.wake()
 
-    def rest(self) -> None:
+    def step_down(self) -> None:
         """Leave all shards to other nodes until :meth:`resume`, because this one cannot write.
 
         Nothing changes without another node, or if the lease cannot be renewed in time either. Shards that are being
         written to become free when that ends.
         """
-        self._member.rests_from = read_clock()
+        self._member.step_down_requested_at = read_clock()
         self._session.wake()
 
     def resume(self) -> None:
-        """Take shards again after :meth:`rest`."""
-        self._member.rests_from = math.inf
+        """Take shards again after :meth:`step_down`."""
+        self._member.step_down_requested_at = math.inf
         self._session.wake()
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
@@ -281,10 +281,10 @@ class Keeper:
             self._session.drop()
 
     def _step(self, connection: Connection) -> float:
-        while self._doubts:
-            doubts, owned = self._doubts.popleft(), self._member.lease.epochs
-            self._member.drop([shard for shard, epoch in doubts.items() if owned.get(shard) == epoch])
-        pause = self._member.step(connection, adopts=not self._commands)
+        while self._fenced:
+            epochs, owned = self._fenced.popleft(), self._member.lease.epochs
+            self._member.drop([shard for shard, epoch in epochs.items() if owned.get(shard) == epoch])
+        pause = self._member.step(connection, adopt=not self._commands)
         self._note_problem(self._member.problem)
         return pause
 

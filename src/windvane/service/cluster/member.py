@@ -11,21 +11,21 @@ from windvane.service.cluster import membership
 from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.lease import Lease
-from windvane.service.cluster.membership import Join, Reading
+from windvane.service.cluster.membership import JoinResult, MapReading
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.postgres.expulsion import sweep
+from windvane.service.store.postgres.eviction import sweep
 from windvane.service.store.records import StoreError
 
 log = logging.getLogger("windvane.service")
 
-MARGIN = 1 / 8  # of a lease: a node stops acting on it so much earlier, since no two clocks run equally fast
-STEP = 8  # shards that are given up at a time, so that most streams stay available
+DEADLINE_MARGIN = 1 / 8  # of a lease: a node stops acting on it so much earlier, since no two clocks run equally fast
+MAX_RELEASED = 8  # shards that are given up at a time, so that most streams stay available
 PROPOSE_AGAIN_SECONDS = 10.0
 # Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
 # away, their leases have run out as well, and they need a moment to connect.
-GRACE = 1 / 2
-REST_TICKS = 2  # for so long a node that cannot write, but renew its lease, keeps its shards: the commit may be slow
+SWEEP_GRACE = 1 / 2
+STEP_DOWN_TICKS = 2  # how long a node that can renew its lease but not write keeps its shards: the commit may be slow
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
 
 
@@ -71,8 +71,8 @@ class Member:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
-        self.is_leaving = False  # it gives up its shards and joins no more
-        self.rests_from = math.inf  # when it begins to leave its shards to other nodes, if there are any
+        self.is_draining = False  # it gives up its shards and joins no more
+        self.step_down_requested_at = math.inf  # when it begins to leave its shards to other nodes, if there are any
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
@@ -80,13 +80,13 @@ class Member:
         self._name_free_at: float | None = None
         self._proposed: dict[int, int] = {}
 
-    def step(self, connection: Connection, *, adopts: bool = True) -> float:
+    def step(self, connection: Connection, *, adopt: bool = True) -> float:
         """Do what is due; return the seconds until the next step.
 
-        ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
+        ``adopt``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
-        if not self.is_member and (self.is_leaving or self.rests_from < math.inf):
+        if not self.is_member and (self.is_draining or self.step_down_requested_at < math.inf):
             self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
             return self._tick
         if not self.is_member:
@@ -98,7 +98,7 @@ class Member:
         reading = membership.read_map(connection, self._count, self.node.instance)
         if read_clock() < self._sweeps_from:
             reading = reading._replace(needs_sweep=False)
-        if not self._compare(reading) or self._change(connection, reading, adopts):
+        if not self._compare(reading) or self._change(connection, reading, adopt):
             return 0.0
         pause = self._renewed + self._tick - read_clock()
         if 0 < reading.next_expiry < pause:
@@ -131,7 +131,7 @@ class Member:
             raise StoreError(self._where, "format", problem)
         return self._wait_for_name(connection, result)
 
-    def _wait_for_name(self, connection: Connection, result: Join) -> float:
+    def _wait_for_name(self, connection: Connection, result: JoinResult) -> float:
         """Give a crashed node of the same name the time of its lease; return the seconds after which to try again."""
         if result.holder is None or result.remaining < 0:
             sweep(connection, self._count, self.node.instance)
@@ -149,18 +149,18 @@ class Member:
         start, before = read_clock(), self.clock.read()
         now = membership.renew(connection, self.node, self._lease_seconds)
         if now is None:
-            self._note_expulsion()
+            self._note_eviction()
             return False
         if -math.inf < self._renewed < start - 2 * self._tick:
-            self._sweeps_from = start + GRACE * self._lease_seconds
+            self._sweeps_from = start + SWEEP_GRACE * self._lease_seconds
         if read_clock() > self._renewed + 2 * self._tick:
             self._steady_from = read_clock()
         self._renewed = start
-        self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
+        self.lease.extend(start + (1 - DEADLINE_MARGIN) * self._lease_seconds)
         self.clock.compare(before, now)
         return True
 
-    def _note_expulsion(self) -> None:
+    def _note_eviction(self) -> None:
         """The lease ran out, and the node was removed: others may own its shards."""
         log.warning("the lease of this node ran out; it joins the cluster again")
         self._forget_membership()
@@ -179,11 +179,11 @@ class Member:
 
     # --- the map -----------------------------------------------------------------------------------------------------
 
-    def _compare(self, reading: Reading) -> bool:
+    def _compare(self, reading: MapReading) -> bool:
         """Drop what the map does not give to this node. Return False if the node was expelled."""
         me, holdings = self.node.instance, reading.map.holdings
-        if me not in reading.present:
-            self._note_expulsion()
+        if me not in reading.instances:
+            self._note_eviction()
             return False
         lost = {shard for shard, epoch in self.lease.epochs.items() if holdings.get(shard) != (epoch, me)}
         self.drop(lost)
@@ -195,18 +195,18 @@ class Member:
             self.map = map_
             self._callbacks.on_map(map_)
 
-    def _change(self, connection: Connection, reading: Reading, adopts: bool) -> bool:
+    def _change(self, connection: Connection, reading: MapReading, adopt: bool) -> bool:
         """Repair the map, take shards, or propose to give up some. Return whether the map has changed.
 
         What may wait for a lock comes last.
         """
         me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
-        if self._must_rest() and any(node.instance != me for node in reading.map.nodes):
+        if self._should_step_down() and any(node.instance != me for node in reading.map.nodes):
             log.warning("the commits of this node have stalled; it leaves its shards to other nodes")
             self.leave(connection)
             return False
-        if not self.clock.is_right or self.is_leaving:
-            self._withdraw(connection)
+        if not self.clock.is_right or self.is_draining:
+            self._drain(connection)
             return False
         if self._repair(connection, reading):
             return True
@@ -217,20 +217,20 @@ class Member:
             taken = membership.take(connection, self._count, me, room)
             self._own(taken)
             return bool(taken)
-        if strays and adopts:
+        if strays and adopt:
             return self._adopt(connection, strays, share - len(held))
         if reading.needs_sweep:
             return bool(sweep(connection, self._count, me, wait=True).freed)
         if len(held) > share and not free and self.map.find_node(me) is not None:
-            self._propose(min(STEP, len(held) - share))
+            self._propose(min(MAX_RELEASED, len(held) - share))
         return False
 
-    def _must_rest(self) -> bool:
+    def _should_step_down(self) -> bool:
         """Return whether renewals have been in time for a while, although the node cannot write. If they are late as
         well, all commits have stalled, and others cannot write either."""
-        return read_clock() >= max(self.rests_from, self._steady_from) + REST_TICKS * self._tick
+        return read_clock() >= max(self.step_down_requested_at, self._steady_from) + STEP_DOWN_TICKS * self._tick
 
-    def _repair(self, connection: Connection, reading: Reading) -> bool:
+    def _repair(self, connection: Connection, reading: MapReading) -> bool:
         """Add missing rows, and remove nodes that are gone. Return whether the map has changed."""
         has_changed = False
         if reading.map.find_missing(self._count):
@@ -269,7 +269,7 @@ class Member:
         self._proposed, self._proposed_at = {shard: held[shard] for shard in newest}, read_clock()
         self._callbacks.on_excess(frozenset(newest))
 
-    def _withdraw(self, connection: Connection) -> None:
+    def _drain(self, connection: Connection) -> None:
         """Give up everything, then leave: a member that takes no shards would keep others from taking its share."""
         if self.lease.epochs:
             self._propose(len(self.lease.epochs))
@@ -288,7 +288,7 @@ class Member:
     def release(self, connection: Connection, epochs: Mapping[int, int]) -> set[int]:
         """Free shards that were owned under these epochs, and have been dropped; return those that became free."""
         freed = membership.release(connection, self.node.instance, epochs)
-        if (not self.clock.is_right or self.is_leaving) and not self.lease.epochs:
+        if (not self.clock.is_right or self.is_draining) and not self.lease.epochs:
             self.leave(connection)
         return freed
 

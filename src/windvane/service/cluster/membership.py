@@ -4,7 +4,7 @@ Every operation is one statement on a connection in autocommit mode, and so one 
 without the client: a process that is stopped half-way keeps no lock. A statement that may wait for a row locks rows in
 the order of shards, and waits no longer than the ``lock_timeout`` of the connection.
 
-A lease is a row of ``nodes``; :mod:`windvane.service.store.postgres.expulsion` removes those that have run out. An
+A lease is a row of ``nodes``; :mod:`windvane.service.store.postgres.eviction` removes those that have run out. An
 epoch is drawn whenever the owner of a shard changes, and is never used again (``NEW_EPOCH`` there). Writers hold
 ``FOR SHARE`` on the rows of their shards until they commit, with a condition on the epoch: what changes an epoch waits
 for them, and nobody can write under an old one afterwards.
@@ -18,12 +18,12 @@ from typing import NamedTuple
 from windvane.service.cluster import statements
 from windvane.service.cluster.shard_map import Holding, Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.postgres.expulsion import CHANNEL, MOST_LEASE_SECONDS
+from windvane.service.store.postgres.eviction import CHANNEL, MAX_LEASE_SECONDS
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-class Join(NamedTuple):
+class JoinResult(NamedTuple):
     """The result of :func:`join`.
 
     Attributes
@@ -44,7 +44,7 @@ class Join(NamedTuple):
     remaining: float = 0.0
 
 
-def join(connection: Connection, node: Node, lease: float) -> Join:
+def join(connection: Connection, node: Node, lease: float) -> JoinResult:
     """Add a node, unless the store has another format, or a node of this name exists.
 
     A migration changes the format under a lock of its row: it waits for nodes that join, or they for it. To repeat this
@@ -54,12 +54,12 @@ def join(connection: Connection, node: Node, lease: float) -> Join:
     rows = connection.execute(statements.JOIN, values).fetchall()
     stored = rows[0][0] if rows else None
     if stored != str(node.format):
-        return Join(False, stored)
+        return JoinResult(False, stored)
     row = connection.execute(statements.FIND_HOLDER, (node.name, node.instance, node.instance)).fetchone()
     if row is None:  # the holder of the name has left in between
-        return Join(False, stored, None, 0.0)
+        return JoinResult(False, stored, None, 0.0)
     holder = Node(*row[:6])
-    return Join(holder.instance == node.instance, stored, holder, row[6])
+    return JoinResult(holder.instance == node.instance, stored, holder, row[6])
 
 
 def renew(connection: Connection, node: Node, lease: float) -> float | None:
@@ -86,14 +86,14 @@ def read_time(connection: Connection) -> float:
 # --- the map ---------------------------------------------------------------------------------------------------------
 
 
-class Reading(NamedTuple):
+class MapReading(NamedTuple):
     """The map, and what is wrong with it.
 
     Attributes
     ----------
     map
         The map.
-    present
+    instances
         The instances that have a row, also those whose lease has run out.
     needs_sweep
         Whether a lease has run out or is impossibly long, or a shard belongs to a node that is gone.
@@ -102,12 +102,12 @@ class Reading(NamedTuple):
     """
 
     map: ShardMap
-    present: frozenset[str]
+    instances: frozenset[str]
     needs_sweep: bool
     next_expiry: float
 
 
-def read_map(connection: Connection, count: int, me: str = "") -> Reading:
+def read_map(connection: Connection, count: int, me: str = "") -> MapReading:
     """Read nodes and shards at one moment. Rows of shards beyond ``count`` are ignored."""
     holdings: dict[int, Holding] = {}
     nodes: dict[str, Node] = {}
@@ -120,9 +120,9 @@ def read_map(connection: Connection, count: int, me: str = "") -> Reading:
     live = (node for instance, node in nodes.items() if remaining[instance] >= 0)
     others = [seconds for instance, seconds in remaining.items() if instance != me]
     owners = {holding.instance for holding in holdings.values()} - {None}
-    needs_sweep = any(not 0 <= seconds <= MOST_LEASE_SECONDS for seconds in others) or not owners <= nodes.keys()
+    needs_sweep = any(not 0 <= seconds <= MAX_LEASE_SECONDS for seconds in others) or not owners <= nodes.keys()
     shard_map = ShardMap.build(live, dict(sorted(holdings.items())))
-    return Reading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MOST_LEASE_SECONDS))
+    return MapReading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MAX_LEASE_SECONDS))
 
 
 def add_missing(connection: Connection, count: int) -> list[int]:

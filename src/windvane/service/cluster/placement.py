@@ -147,15 +147,15 @@ class Placement:
         """Return the secret that all nodes share; empty before the database was reached."""
         return self._secret
 
-    def rest(self) -> None:
+    def step_down(self) -> None:
         """Let other nodes take the streams until :meth:`open`, because commits stall here."""
         if self.keeper is not None:
-            self.keeper.rest()
+            self.keeper.step_down()
 
-    def leave(self) -> None:
+    def drain(self) -> None:
         """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
         if self.keeper is not None:
-            self.keeper.withdraw()
+            self.keeper.drain()
 
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Placement:
             self._fenced |= over
             self._drop(over)
             if self.keeper is not None:
-                self.keeper.doubt(over)
+                self.keeper.drop_fenced(over)
 
     def is_current(self, name: str, epoch: int | None) -> bool:
         """Return whether this is the epoch in which a stream is served."""

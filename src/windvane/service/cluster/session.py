@@ -10,7 +10,7 @@ import threading
 import psycopg
 
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.expulsion import CHANNEL
+from windvane.service.store.postgres.eviction import CHANNEL
 
 
 class Session:
@@ -28,7 +28,7 @@ class Session:
         self.address, self._seconds = address, (lock_seconds, statement_seconds)
         self._connection: Connection | None = None
         self._watched: int | None = None  # its file descriptor
-        self._has_news = False
+        self._is_notified = False
         self._guard = threading.Lock()  # of the pipe's end
         self._is_closed = False
         self._read_end, self._write_end = os.pipe()
@@ -41,9 +41,9 @@ class Session:
         """Return the connection; connect if there is none."""
         if self._connection is None:
             connection = self.address.connect()
-            connection.patience = 2 * self._seconds[1]  # the server should end a statement much earlier
+            connection.answer_timeout = 2 * self._seconds[1]  # the server should end a statement much earlier
             try:
-                connection.add_notify_handler(self._note_news)
+                connection.add_notify_handler(self._note_notification)
                 lock, statement = (f"{max(1, round(1000 * seconds))}ms" for seconds in self._seconds)
                 settings = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
                 connection.execute(settings, (lock, statement))
@@ -84,9 +84,9 @@ class Session:
 
         Raises psycopg.OperationalError if the server has ended the connection.
         """
-        if self._has_news:
+        if self._is_notified:
             seconds = 0.0
-        self._has_news = False
+        self._is_notified = False
         for key, _ in self._selector.select(max(0.0, seconds)):
             if key.fd == self._read_end:
                 with contextlib.suppress(BlockingIOError):
@@ -96,5 +96,5 @@ class Session:
                 while self._connection.pgconn.notifies() is not None:
                     pass
 
-    def _note_news(self, _: psycopg.Notify) -> None:
-        self._has_news = True
+    def _note_notification(self, _: psycopg.Notify) -> None:
+        self._is_notified = True

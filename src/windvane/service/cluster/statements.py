@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windvane.service.store.postgres.expulsion import NEW_EPOCH
+from windvane.service.store.postgres.eviction import NEW_EPOCH
 
 JOIN = """
 WITH stored AS (SELECT value FROM meta WHERE name = 'format' FOR SHARE),

@@ -33,8 +33,8 @@ OWNER = "x-windvane-owner"  # in answers that were forwarded: the address of the
 BODY = "windvane.body"  # in the scope: the body of the request
 IS_FORWARDED = "windvane.is_forwarded"  # in the scope: whether another node sent the request
 CONNECT_SECONDS = 5.0
-SECONDS = 600.0  # that a node of the cluster may take for the next part of an answer: a refit takes long
-SHORT = 1 << 16  # bytes of an answer that is read before it is passed on
+ANSWER_SECONDS = 600.0  # that a node of the cluster may take for the next part of an answer: a refit takes long
+MAX_BUFFERED_BYTES = 1 << 16  # bytes of an answer that is read before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
      b"accept-encoding", b"expect", b"x-request-id", b"x-forwarded-for", b"proxy-authorization", FORWARDED}
@@ -73,7 +73,7 @@ class Forwarder:
             headers = [(name, value) for name, value in reply.headers if name.lower() not in NOT_RETURNED]
             length = get_header(reply.headers, b"content-length")
             response: Response
-            if length is not None and int(length) <= SHORT:
+            if length is not None and int(length) <= MAX_BUFFERED_BYTES:
                 response = Response(await self._read(owner, reply), reply.status)
             else:
                 response = StreamingResponse(self._pass_on_or_abort(owner, reply), reply.status)
@@ -133,7 +133,7 @@ class Forwarder:
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
         if owner.url not in self._transports:
             try:
-                where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+                where = Address(owner.url, {}, ANSWER_SECONDS, CONNECT_SECONDS)
             except ValueError:  # the table was edited by hand
                 raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())

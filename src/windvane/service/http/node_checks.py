@@ -29,8 +29,10 @@ PATH = "/healthz"
 PROBE, PROOF = "x-windvane-probe", "x-windvane-node"  # headers of the request and of the answer
 PAUSE_SECONDS, RETRY_SECONDS = 10.0, 1.0  # between checks: if all is well, and otherwise
 PROBE_SECONDS = 2.0  # in which a node must answer
-PATIENCE = 3  # checks in a row after which something wrong is logged: a node that was killed may have left its row
-CLEAN = 3  # checks in a row after which the own address is right again, after another program had answered there
+CHECKS_BEFORE_LOG = (
+    3  # checks in a row after which something wrong is logged: a node that was killed may have left its row
+)
+CLEAN_CHECKS = 3  # checks in a row after which the own address is right again, after another program had answered there
 
 log = logging.getLogger("windvane.service")
 
@@ -50,7 +52,7 @@ class NodeChecks:
         self._placement, self._access = placement, access
         self._own: Outcome | None = None  # of the last check of the own address
         self._is_confirmed = False  # this node, or another one, has reached it at its address
-        self._clean = CLEAN  # checks since another program answered at the own address
+        self._clean = CLEAN_CHECKS  # checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
         self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
@@ -91,7 +93,7 @@ class NodeChecks:
                 break
             if node.url == own.url:
                 return NotReady.of("address", f"node {node.name!r} has the same address, {own.url}")
-        if self._clean < CLEAN:
+        if self._clean < CLEAN_CHECKS:
             return NotReady.of("address", f"another server answers at {own.url}, the address of this node")
         has_others = any(node.instance != me for node in keeper.map.nodes)
         if self._own is Outcome.NOTHING and has_others and not self._is_confirmed:
@@ -162,13 +164,13 @@ class NodeChecks:
         url, before = self._placement.node.url, self._own
         self._own = outcome
         if outcome is Outcome.NODE:
-            self._clean = min(CLEAN, self._clean + 1)
+            self._clean = min(CLEAN_CHECKS, self._clean + 1)
         elif outcome is Outcome.OTHER:
             self._clean = 0
         problem = self.find_problem()
         if problem is not None and problem.code == "address":
             self._problems += 1
-            if self._problems == PATIENCE:
+            if self._problems == CHECKS_BEFORE_LOG:
                 log.error("%s; requests to other nodes for its streams fail: set --node-url", problem.text)
                 self._is_logged = True
             return
@@ -181,8 +183,8 @@ class NodeChecks:
 
     def _note_other(self, node: Node, outcome: Outcome) -> None:
         failures = self._failures.get(node.name, 0)
-        if outcome is Outcome.NODE and failures >= PATIENCE:
+        if outcome is Outcome.NODE and failures >= CHECKS_BEFORE_LOG:
             log.info("node %r can be reached again at %s", node.name, node.url)
         self._failures[node.name] = 0 if outcome is Outcome.NODE else failures + 1
-        if self._failures[node.name] == PATIENCE:
+        if self._failures[node.name] == CHECKS_BEFORE_LOG:
             log.warning("node %r cannot be reached at its address, %s: %s answers", node.name, node.url, outcome.value)

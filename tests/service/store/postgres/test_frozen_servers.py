@@ -125,5 +125,5 @@ def test_a_silence_while_this_process_stood_still_does_not_count(
 
     monkeypatch.setattr(connections.time, "monotonic", jump)
     with pg.pool.borrow() as connection:
-        connection.patience = 3 * connections.LOOK_SECONDS
+        connection.answer_timeout = 3 * connections.MAX_STEP_SECONDS
         assert connection.execute("SELECT pg_sleep(0.15)").fetchall() == [("",)]

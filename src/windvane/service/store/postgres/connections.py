@@ -51,7 +51,7 @@ SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
 ANSWER_SECONDS = 5.0
 """For which a server may be silent that has to write events or to find some; other statements have this much longer
 than ``statement_timeout``, with which the server itself ends them."""
-LOOK_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
+MAX_STEP_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
 _READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
 _ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as %3F)"
@@ -64,20 +64,20 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     Attributes
     ----------
-    patience : float
+    answer_timeout : float
         Seconds for which the server may be silent.
     """
 
-    patience = ANSWER_SECONDS
+    answer_timeout = ANSWER_SECONDS
 
     @contextlib.contextmanager
-    def hurrying(self) -> Iterator[None]:
+    def shorten_timeout(self) -> Iterator[None]:
         """Expect answers within :data:`ANSWER_SECONDS`."""
-        patience, self.patience = self.patience, min(self.patience, ANSWER_SECONDS)
+        answer_timeout, self.answer_timeout = self.answer_timeout, min(self.answer_timeout, ANSWER_SECONDS)
         try:
             yield
         finally:
-            self.patience = patience
+            self.answer_timeout = answer_timeout
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for an answer; raise psycopg.OperationalError if none comes."""
@@ -90,11 +90,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             while True:
                 ready = yield wanted
                 now = time.monotonic()
-                silence = 0.0 if ready else silence + min(now - looked, LOOK_SECONDS)
+                silence = 0.0 if ready else silence + min(now - looked, MAX_STEP_SECONDS)
                 looked = now
-                if silence > self.patience:
+                if silence > self.answer_timeout:
                     self.close()
-                    raise psycopg.OperationalError(f"the database has not answered for {self.patience:g} s")
+                    raise psycopg.OperationalError(f"the database has not answered for {self.answer_timeout:g} s")
                 wanted = steps.send(ready)
         except StopIteration as end:
             result: RV = end.value
@@ -144,7 +144,7 @@ class Address:
             except BaseException:
                 connection.close()
                 raise
-            connection.patience = limit + ANSWER_SECONDS if limit else math.inf
+            connection.answer_timeout = limit + ANSWER_SECONDS if limit else math.inf
             return connection
 
     def find_refusal(self, **settings: str | int) -> str | None:

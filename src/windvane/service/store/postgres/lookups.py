@@ -117,7 +117,7 @@ class Lookups:
         """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
         order. A key or a decision comes with its stream."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        with self.reading() as connection, connection.hurrying():
+        with self.reading() as connection, connection.shorten_timeout():
             rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
         found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]

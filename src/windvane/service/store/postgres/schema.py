@@ -13,7 +13,7 @@ from psycopg import sql
 
 from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
-from windvane.service.store.postgres.expulsion import check_migration
+from windvane.service.store.postgres.eviction import check_migration
 from windvane.service.store.postgres.refusals import (
     HINTS,
     WRONG_SETTINGS,
@@ -77,7 +77,7 @@ INDEXES = {
 }
 SEQUENCES = ("stream_ids", "epochs")
 REQUIRED_META = ("format", "id", "guarded", "shards", "secret")
-SHOWN = 5  # tables of another application that a message names
+MAX_NAMES = 5  # tables of another application that a message names
 
 HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r', 'p') AND NOT EXISTS (
@@ -133,7 +133,7 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     Returns the number of shards. Raises :class:`StoreError` otherwise. Several processes may do this at once: one of
     them makes the changes.
     """
-    with name_problems(address):
+    with raise_store_errors(address):
         found = _read_format(address, connection)
         if found is None and not create:
             raise StoreError(address.name, "no_store", "the store does not exist")
@@ -157,7 +157,7 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     return int(shards)
 
 
-def refuse_without_rights(address: Address, connection: Connection) -> None:
+def check_rights(address: Address, connection: Connection) -> None:
     """Raise :class:`StoreError` if the tables cannot be written to: a server would only notice later."""
     problem = find_missing_rights(connection, [*TABLES])
     if problem is not None:
@@ -189,7 +189,7 @@ def hold_lock(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def name_problems(address: Address) -> Iterator[None]:
+def raise_store_errors(address: Address) -> Iterator[None]:
     """Turn errors of the database into :class:`StoreError`."""
     try:
         with address.translate_errors():
@@ -216,7 +216,7 @@ def _read_format(address: Address, connection: Connection) -> int | None:
         with contextlib.suppress(psycopg.errors.UndefinedColumn):
             rows = connection.execute("SELECT name, value, digest FROM meta WHERE name = 'format'").fetchall()
     if not rows and not TABLES.keys() - {"meta"} <= tables:
-        names = ", ".join(sorted(tables)[:SHOWN]) + (", ..." if len(tables) > SHOWN else "")
+        names = ", ".join(sorted(tables)[:MAX_NAMES]) + (", ..." if len(tables) > MAX_NAMES else "")
         problem = (
             f"the schema {schema} has tables of another application ({names}); use another database, or another schema"
             " (?options=-csearch_path%3DNAME)"

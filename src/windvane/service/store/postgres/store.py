@@ -19,19 +19,19 @@ from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, check_replication
-from windvane.service.store.postgres.expulsion import expel_nodes
+from windvane.service.store.postgres.eviction import evict_nodes
 from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.pool import is_usable
 from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
+    check_rights,
     connect_first,
     has_standby,
     hold_lock,
-    name_problems,
     open_tables,
+    raise_store_errors,
     read_timeline,
-    refuse_without_rights,
     write_meta,
 )
 from windvane.service.store.postgres.tokens import PostgresTokens
@@ -63,7 +63,7 @@ _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM str
 _IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
     OR EXISTS (SELECT FROM events WHERE stream = %(id)s)"""
 _NEXT_ID = "SELECT nextval('stream_ids')"
-_PASS_ID = """SELECT %(id)s::bigint FROM (
+_RESERVE_ID = """SELECT %(id)s::bigint FROM (
     SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
 
 
@@ -133,13 +133,13 @@ class PostgresStore(Lookups):
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
             self._timeline = read_timeline(connection)
             if not self._is_shared:
-                refuse_without_rights(self.address, connection)
+                check_rights(self.address, connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
             if self._needs_standby and not has_standby(connection):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
-            with name_problems(self.address):
+            with raise_store_errors(self.address):
                 self.repair(pages=False)
         self._is_open = True
 
@@ -161,7 +161,7 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection, connection.hurrying():
+        with self.pool.borrow() as connection, connection.shorten_timeout():
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -228,7 +228,7 @@ class PostgresStore(Lookups):
             return
         with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
             try:
-                names = expel_nodes(connection)
+                names = evict_nodes(connection)
             except psycopg.errors.LockNotAvailable:
                 problem = "another command is changing it, or it is also the other store of this command"
                 raise StoreError(self.name, "in_use", problem) from None
@@ -256,7 +256,7 @@ class PostgresStore(Lookups):
             try:
                 with self.address.translate_errors():
                     connection = self._connect_writer()
-                    with check_replication(connection), connection.hurrying():
+                    with check_replication(connection), connection.shorten_timeout():
                         write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
@@ -324,7 +324,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        with self._transaction() as connection, connection.hurrying():
+        with self._transaction() as connection, connection.shorten_timeout():
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
@@ -338,7 +338,7 @@ class PostgresStore(Lookups):
         self, connection: Connection, id_: int | None, name: str, created: float, config: str
     ) -> StreamRow:
         """Add a stream with this id, or a new one. The caller holds the lock of ids."""
-        query = _NEXT_ID if id_ is None else _PASS_ID
+        query = _NEXT_ID if id_ is None else _RESERVE_ID
         ((number,),) = connection.execute(query, {"id": id_}).fetchall()
         row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
         values = (number, shard_of(name, self.shards), *row[1:])

@@ -13,7 +13,7 @@ from windvane.service.store.records import StoreError
 
 CHANNEL = "windvane_cluster"
 """On which the nodes are told that the map of shards has changed."""
-MOST_LEASE_SECONDS = 60.0
+MAX_LEASE_SECONDS = 60.0
 """No lease is longer. :func:`sweep` shortens one that was edited by hand, or made before the clock was set back."""
 ALL_SHARDS = 2**31 - 1  # the largest number of type integer
 NEW_EPOCH = "((nextval('epochs') << 31) | floor(random() * 2147483648)::bigint)"
@@ -59,13 +59,13 @@ def sweep(connection: Connection, count: int, me: str = "", *, wait: bool = Fals
     Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer
     that never pauses would be skipped every time, so somebody must call this with ``wait`` in the end.
     """
-    values = {"me": me, "count": count, "most": MOST_LEASE_SECONDS, "channel": CHANNEL}
+    values = {"me": me, "count": count, "most": MAX_LEASE_SECONDS, "channel": CHANNEL}
     row = connection.execute((_SWEEP if wait else _SWEEP_SKIPPING).encode(), values).fetchone()
     assert row is not None
     return Sweep(row[0], row[1])
 
 
-def expel_nodes(connection: Connection) -> dict[str, int]:
+def evict_nodes(connection: Connection) -> dict[str, int]:
     """Remove the nodes whose lease has run out; return the formats that the others write, by their names.
 
     Call it first in a transaction, which must be READ COMMITTED. Until that ends, no node can join, and those that were
@@ -79,7 +79,7 @@ def expel_nodes(connection: Connection) -> dict[str, int]:
 def check_migration(connection: Connection, where: str, format: int) -> None:
     """Expel nodes, in the transaction of a migration. Raise :class:`StoreError` if a node is running that cannot use a
     store of ``format``."""
-    others = {name: old for name, old in expel_nodes(connection).items() if old != format}
+    others = {name: old for name, old in evict_nodes(connection).items() if old != format}
     if others:
         names = ", ".join(f"{name} (format {old})" for name, old in others.items())
         problem = f"cannot be migrated to format {format} while nodes of another version run: {names}; stop them first"
