@@ -1,4 +1,4 @@
-"""The statements of the lease protocol; :mod:`windvane.service.cluster.membership` says what they are for."""
+"""The SQL statements of the lease protocol; :mod:`windvane.service.cluster.membership` explains them."""
 
 from __future__ import annotations
 
