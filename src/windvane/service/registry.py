@@ -95,7 +95,7 @@ class Registry:
             self._since = 0.0
 
     async def remove(self, name: str) -> None:
-        """Remove a stream, served or not, with everything of it."""
+        """Remove a stream with all of its data, whether or not it is served."""
         await asyncio.shield(self._engine.tasks.run_to_end(self._remove(name)))
 
     async def _remove(self, name: str) -> None:

@@ -80,8 +80,8 @@ class ShardMap(NamedTuple):
     def compute_share(self, instance: str, count: int) -> int:
         """Return how many of ``count`` shards a node should own; 0 if it is not in the map.
 
-        The shares add up to ``count``. If the division has a remainder, the oldest nodes own one shard more, so that the
-        share of a node never shrinks when another leaves.
+        The shares add up to ``count``. If the division has a remainder, the oldest nodes own one shard more. So the
+        share of a node never shrinks when another one leaves.
         """
         ranks = [node.instance for node in self.nodes]
         if instance not in ranks:

@@ -53,7 +53,7 @@ def test_the_code_of_a_refusal(server: Cluster, monkeypatch: pytest.MonkeyPatch)
         assert Address(url).find_refusal() == code
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
-        assert ("cannot be asked" if code == "F0000" else "refuses the connection") in caught.value.problem
+        assert ("cannot be used" if code == "F0000" else "refuses the connection") in caught.value.problem
         assert str(explain_refusal(code)) in caught.value.problem
         assert "wrong" not in str(caught.value)
 

@@ -232,7 +232,7 @@ class SqliteStore(StoreFile):
 
     @contextlib.contextmanager
     def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
-        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+        """Add a stream of another store with all of its data. It is durable after the block, or absent if that raises.
 
         This thread can read the stream before the end. Raises :class:`StoreError` with code "exists" if the name is
         taken."""
@@ -251,7 +251,7 @@ class SqliteStore(StoreFile):
         return max(find_last_id(connection), 0 if self._marks is None else self._marks.highest) + 1
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it. Its events are deleted in slices, so that others can write."""
+        """Remove a stream with all of its data. Its events are deleted in slices, so that others can write."""
         # Before the stream: a mark without a stream would count as a loss.
         if marks := self._marks:
             marks.remove(row.id)
