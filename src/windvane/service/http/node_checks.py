@@ -122,8 +122,9 @@ class NodeChecks:
 
     async def _check(self) -> bool:
         """Check everything once; return whether all is well."""
-        with contextlib.suppress(Problem):  # the store cannot be read; others report it
-            await self._access.refresh()
+        if self._access.is_closed:
+            with contextlib.suppress(Problem):  # the store cannot be read; others report it
+                await self._access.refresh()
         keeper = self._placement.keeper
         if keeper is None:
             return False
