@@ -53,6 +53,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
         backends.current = Databases(server, request.getfixturevalue("template"))
     try:
         yield request.param
+        assert backends.current is None or backends.current.is_used, "the same as on SQLite: mark it with `sqlite`"
     finally:
         if backends.current is not None:
             backends.current.drop()

@@ -343,6 +343,7 @@ server.serve(sys.argv[1], port=0, started=lambda address: print(address, flush=T
 """
 
 
+@pytest.mark.sqlite
 def test_a_server_ends_though_the_disk_does_not_answer(tmp_path: Path) -> None:
     """Neither the store nor a thread that waits for it can be closed."""
     command = [sys.executable, "-c", HANGING, str(tmp_path / "a.db")]

@@ -33,6 +33,10 @@ class Databases:
             self._names[path] = self._server.create_database(self._template)
         return self._server.url(self._names[path])
 
+    @property
+    def is_used(self) -> bool:
+        return bool(self._names)
+
     def drop(self) -> None:
         for name in self._names.values():
             self._server.drop_database(name)

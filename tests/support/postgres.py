@@ -22,6 +22,7 @@ import pytest
 from support.server import until
 
 OWNER = "owner"  # the superuser of the server
+LONGEST_ROOT = 60  # bytes; the names below it have 35
 ENCODING = ["--encoding=UTF8", "--locale=C"]
 SETTINGS: dict[str, str | int] = {
     "listen_addresses": "",
@@ -82,7 +83,8 @@ class Cluster:
     ) -> None:
         self.programs, self.user = find_folder(), find_user()
         # A short path: that of a unix socket has at most 107 bytes, and the folders of pytest are closed to the user.
-        self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir="/tmp"))
+        root = tempfile.gettempdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir=root if len(root) <= LONGEST_ROOT else "/tmp"))
         self.data, self.log = self.folder / "data", self.folder / "log"
         self.port = int((settings or {}).get("port", 5432))  # also names the socket
         if self.user is not None:

@@ -141,6 +141,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monk
     until(lambda: service.get("/v1/streams").status_code == 200)
 
 
+@pytest.mark.sqlite
 def test_commands_for_tokens(tmp_path: Path) -> None:
     def run(*words: str) -> CommandResult:
         return run_command("token", *words, "--store", tmp_path / "a.db")
@@ -167,6 +168,7 @@ def test_commands_for_tokens(tmp_path: Path) -> None:
     assert json.loads(run("open", "--json").stdout) == {"open": True}
 
 
+@pytest.mark.sqlite
 def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
     """A token that is removed also ends what is followed with it."""
     path = tmp_path / "a.db"
