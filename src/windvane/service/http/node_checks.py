@@ -53,7 +53,8 @@ class NodeChecks:
         self._clean = CLEAN  # checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
+        self._changed, self._problems = asyncio.Event(), 0  # checks in a row in which the own address was wrong
+        self._is_logged = False  # that it is wrong, or cannot be reached from here
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
 
@@ -160,8 +161,7 @@ class NodeChecks:
         return Outcome.NOTHING if answer.status >= 500 else Outcome.OTHER  # a proxy whose server is not there
 
     def _note_own(self, outcome: Outcome) -> None:
-        url, before = self._placement.node.url, self._own
-        self._own = outcome
+        url, self._own = self._placement.node.url, outcome
         if outcome is Outcome.NODE:
             self._clean = min(CLEAN, self._clean + 1)
         elif outcome is Outcome.OTHER:
@@ -174,9 +174,10 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and outcome is not before:
+        if outcome is Outcome.NOTHING and not self._is_logged:
             log.warning("this node cannot reach itself at its address, %s; others must be able to", url)
-        elif outcome is Outcome.NODE and (self._is_logged or before is Outcome.NOTHING):
+            self._is_logged = True
+        elif outcome is Outcome.NODE and self._is_logged:
             log.info("this node can be reached at its address, %s", url)
             self._is_logged = False
 
