@@ -75,6 +75,7 @@ def test_an_address_that_is_right_later(nodes: ServiceCluster) -> None:
     nodes.start("a")
     port = find_port()
     node = nodes.start("b", wait=False, node_url=f"http://127.0.0.1:{port}")
+    until(lambda: node.find_cause() == "address")
     until(lambda: "no node reaches this one" in node.log.read_text())
     with Relay(node.address, port=port):
         nodes.wait_until_balanced()
