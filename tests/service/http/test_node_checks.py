@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import random
 import re
 import socket
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ QUICK = {"PAUSE_SECONDS": 0.3, "RETRY_SECONDS": 0.2}
 
 
 class Relay(Listener):
-    """Passes every connection on to one of several servers, in turn."""
+    """Passes every connection on to one of several servers, at random: in turn, one node might always get its own."""
 
     def __init__(self, *targets: str, port: int = 0) -> None:
-        self._targets = itertools.cycle(targets)
+        self._targets, self._rng = targets, random.Random(1)
         super().__init__(port)
 
     def handle(self, connection: socket.socket) -> None:
-        host, _, port = next(self._targets).rpartition(":")
+        host, _, port = self._rng.choice(self._targets).rpartition(":")
         with socket.create_connection((host, int(port))) as server:
             while request := read_message(connection):
                 server.sendall(request)
@@ -76,6 +76,7 @@ def test_an_address_that_is_right_later(nodes: ServiceCluster) -> None:
     port = find_port()
     node = nodes.start("b", wait=False, node_url=f"http://127.0.0.1:{port}")
     until(lambda: node.find_cause() == "address")
+    until(lambda: "no node reaches this one" in node.log.read_text())
     with Relay(node.address, port=port):
         nodes.wait_until_balanced()
         until(lambda: "this node can be reached at its address" in node.log.read_text())

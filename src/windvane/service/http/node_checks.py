@@ -55,7 +55,8 @@ class NodeChecks:
         self._clean = CLEAN_CHECKS  # good checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # failed checks in a row, by name of the node
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
+        self._changed, self._problems = asyncio.Event(), 0  # _problems: checks in a row in which the own address was wrong
+        self._is_logged = False  # whether the log says that the own address is wrong or cannot be reached
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
 
@@ -124,8 +125,9 @@ class NodeChecks:
 
     async def _check(self) -> bool:
         """Run all checks once. Return whether none of them found a problem."""
-        with contextlib.suppress(Problem):  # the store cannot be read, which is reported elsewhere
-            await self._access.refresh()
+        if self._access.is_closed:
+            with contextlib.suppress(Problem):  # the store cannot be read, which is reported elsewhere
+                await self._access.refresh()
         keeper = self._placement.keeper
         if keeper is None:
             return False
@@ -161,8 +163,7 @@ class NodeChecks:
         return Outcome.NOTHING if answer.status >= 500 else Outcome.OTHER  # 5xx: a proxy without a server behind it
 
     def _note_own(self, outcome: Outcome) -> None:
-        url, before = self._placement.node.url, self._own
-        self._own = outcome
+        url, self._own = self._placement.node.url, outcome
         if outcome is Outcome.NODE:
             self._clean = min(CLEAN_CHECKS, self._clean + 1)
         elif outcome is Outcome.OTHER:
@@ -175,9 +176,10 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and outcome is not before:
+        if outcome is Outcome.NOTHING and not self._is_logged:
             log.warning("this node cannot reach itself at its address, %s; other nodes must be able to reach it", url)
-        elif outcome is Outcome.NODE and (self._is_logged or before is Outcome.NOTHING):
+            self._is_logged = True
+        elif outcome is Outcome.NODE and self._is_logged:
             log.info("this node can be reached at its address, %s", url)
             self._is_logged = False
 
