@@ -55,7 +55,7 @@ class NodeChecks:
         self._clean = CLEAN_CHECKS  # good checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # failed checks in a row, by name of the node
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems = asyncio.Event(), 0  # _problems: checks in a row in which the own address was wrong
+        self._changed, self._problems = asyncio.Event(), 0  # _problems: failed checks of the own address in a row
         self._is_logged = False  # whether the log says that the own address is wrong or cannot be reached
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
