@@ -192,7 +192,7 @@ class Stream(StreamState):
         return Done(200, to_json(self.info()), self.take_events())
 
     def unarchive(self, now: float) -> Done:
-        """Let an archived stream decide and learn again. Timeouts that passed meanwhile have passed."""
+        """Let an archived stream decide and learn again. Timeouts that passed while it was archived take effect."""
         if self.archived is not None:
             self.archived = None
             self._log(kinds.UNARCHIVED, now, b"{}")
