@@ -29,7 +29,7 @@ PATH = "/healthz"
 PROBE, PROOF = "x-windvane-probe", "x-windvane-node"  # headers of the request and of the answer
 PAUSE_SECONDS, RETRY_SECONDS = 10.0, 1.0  # between checks: if all is well, and otherwise
 PROBE_SECONDS = 2.0  # in which a node must answer
-PATIENCE = 3  # checks in a row after which something wrong is logged: a node that was killed may have left its row
+PATIENCE = 3  # checks in a row after which a problem is logged: a node may be starting, or have left its row behind
 CLEAN = 3  # checks in a row after which the own address is right again, after another program had answered there
 
 log = logging.getLogger("windvane.service")
@@ -53,7 +53,8 @@ class NodeChecks:
         self._clean = CLEAN  # checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems = asyncio.Event(), 0  # checks in a row in which the own address was wrong
+        self._changed = asyncio.Event()
+        self._problems = self._silences = 0  # checks in a row: the own address was wrong, or nothing answered there
         self._is_logged = False  # that it is wrong, or cannot be reached from here
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
@@ -166,6 +167,7 @@ class NodeChecks:
             self._clean = min(CLEAN, self._clean + 1)
         elif outcome is Outcome.OTHER:
             self._clean = 0
+        self._silences = self._silences + 1 if outcome is Outcome.NOTHING else 0
         problem = self.find_problem()
         if problem is not None and problem.code == "address":
             self._problems += 1
@@ -174,7 +176,7 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and not self._is_logged:
+        if self._silences >= PATIENCE and not self._is_logged:
             log.warning("this node cannot reach itself at its address, %s; others must be able to", url)
             self._is_logged = True
         elif outcome is Outcome.NODE and self._is_logged:
