@@ -149,7 +149,7 @@ class NodeChecks:
         headers = {PROBE: f"{nonce} {sender} {self._seal('probe', nonce, sender, node.name)}"}
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                address = Address(node.url, headers, PROBE_SECONDS)
+                address = Address(node.url, headers, PROBE_SECONDS, uses_proxy=False)
                 transport = await asyncio.to_thread(Transport, address, AsyncNetwork())  # it may load certificates
                 try:
                     answer = await transport.exchange(address.build_request("GET", PATH))
