@@ -70,6 +70,23 @@ def test_nobody_answers_at_the_address_of_a_node(nodes: ServiceCluster) -> None:
     assert wrong.call("POST", "/v1/streams", {"name": stream, "dim": 2})[0] == 201  # who asks it gets answers
 
 
+def test_nodes_ask_no_proxy(nodes: ServiceCluster) -> None:
+    """A proxy of the environment would see the secret and the tokens."""
+    with ScriptedServer(make_answer({})) as proxy:
+        names = ("HTTP_PROXY", "http_proxy", "ALL_PROXY")
+        nodes.settings["environment"] = dict.fromkeys(names, proxy.address) | dict.fromkeys(
+            ("NO_PROXY", "no_proxy"), ""
+        )
+        first = nodes.start("a")
+        far = nodes.start("b", wait=False, node_url="http://node.invalid:8000")
+        until(lambda: "b" in read_reachable(first))
+        until(lambda: "b" in nodes.read_owners().values() and first.read_owners() == nodes.read_owners())
+        stream = next(name for i in range(999) if nodes.find_owner(name := f"s{i}") is far)
+        status, problem = first.call("POST", "/v1/streams", {"name": stream, "dim": 2})
+        assert (status, problem["cause"]) == (503, "unreachable")
+    assert not proxy.requests
+
+
 def test_an_address_that_is_right_later(nodes: ServiceCluster) -> None:
     """A proxy in front of the node was started after it."""
     nodes.start("a")

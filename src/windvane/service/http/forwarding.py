@@ -133,7 +133,8 @@ class Forwarder:
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
         if owner.url not in self._transports:
             try:
-                where = Address(owner.url, {}, ANSWER_SECONDS, CONNECT_SECONDS)
+                # Without a proxy, which would see the secret.
+                where = Address(owner.url, {}, ANSWER_SECONDS, CONNECT_SECONDS, uses_proxy=False)
             except ValueError:  # somebody has edited the table of nodes
                 raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())

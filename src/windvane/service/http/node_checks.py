@@ -29,7 +29,7 @@ PATH = "/healthz"
 PROBE, PROOF = "x-windvane-probe", "x-windvane-node"  # headers of the probe and of its answer
 PAUSE_SECONDS, RETRY_SECONDS = 10.0, 1.0  # between checks: without and with a problem
 PROBE_SECONDS = 2.0  # how long a node may take to answer
-# A problem is logged after this many failed checks in a row: a killed node leaves its row until its lease expires.
+# A problem is logged after this many failed checks in a row: a node may be starting, or may have left its row behind.
 CHECKS_BEFORE_LOG = 3
 # After another program has answered at the own address, the address counts as right again after this many good checks.
 CLEAN_CHECKS = 3
@@ -55,7 +55,8 @@ class NodeChecks:
         self._clean = CLEAN_CHECKS  # good checks since another program answered at the own address
         self._failures: dict[str, int] = {}  # failed checks in a row, by name of the node
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems = asyncio.Event(), 0  # _problems: failed checks of the own address in a row
+        self._changed = asyncio.Event()
+        self._problems = self._silences = 0  # checks in a row in which the own address was wrong, or nothing answered
         self._is_logged = False  # whether the log says that the own address is wrong or cannot be reached
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class NodeChecks:
         headers = {PROBE: f"{nonce} {sender} {self._seal('probe', nonce, sender, node.name)}"}
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                address = Address(node.url, headers, PROBE_SECONDS)
+                address = Address(node.url, headers, PROBE_SECONDS, uses_proxy=False)
                 transport = await asyncio.to_thread(Transport, address, AsyncNetwork())  # this may load certificates
                 try:
                     answer = await transport.exchange(address.build_request("GET", PATH))
@@ -168,6 +169,7 @@ class NodeChecks:
             self._clean = min(CLEAN_CHECKS, self._clean + 1)
         elif outcome is Outcome.OTHER:
             self._clean = 0
+        self._silences = self._silences + 1 if outcome is Outcome.NOTHING else 0
         problem = self.find_problem()
         if problem is not None and problem.code == "address":
             self._problems += 1
@@ -176,7 +178,7 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and not self._is_logged:
+        if self._silences >= CHECKS_BEFORE_LOG and not self._is_logged:
             log.warning("this node cannot reach itself at its address, %s; other nodes must be able to reach it", url)
             self._is_logged = True
         elif outcome is Outcome.NODE and self._is_logged:
