@@ -49,8 +49,8 @@ SESSION: dict[str, str | int] = {
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 ANSWER_SECONDS = 5.0
-"""For which a server may be silent that has to write events or to find some; other statements have this much longer
-than ``statement_timeout``, with which the server itself ends them."""
+"""For which a server may be silent. Long work has this much longer than ``statement_timeout``, with which the server
+itself ends a statement."""
 LOOK_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
 _READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
@@ -66,14 +66,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     ----------
     patience : float
         Seconds for which the server may be silent.
+    longest : float
+        The same in :meth:`waiting_longer`.
     """
 
-    patience = ANSWER_SECONDS
+    patience = longest = ANSWER_SECONDS
 
     @contextlib.contextmanager
-    def hurrying(self) -> Iterator[None]:
-        """Expect answers within :data:`ANSWER_SECONDS`."""
-        patience, self.patience = self.patience, min(self.patience, ANSWER_SECONDS)
+    def waiting_longer(self) -> Iterator[None]:
+        """Let a statement take as long as the server itself allows: one that looks at many rows or waits for nodes."""
+        patience, self.patience = self.patience, self.longest
         try:
             yield
         finally:
@@ -144,7 +146,7 @@ class Address:
             except BaseException:
                 connection.close()
                 raise
-            connection.patience = limit + ANSWER_SECONDS if limit else math.inf
+            connection.patience, connection.longest = ANSWER_SECONDS, limit + ANSWER_SECONDS if limit else math.inf
             return connection
 
     def find_refusal(self, **settings: str | int) -> str | None:

@@ -133,7 +133,7 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     Returns the number of shards. Raises :class:`StoreError` otherwise. Several processes may do this at once: one of
     them makes the changes.
     """
-    with name_problems(address):
+    with name_problems(address), connection.waiting_longer():
         found = _read_format(address, connection)
         if found is None and not create:
             raise StoreError(address.name, "no_store", "the store does not exist")

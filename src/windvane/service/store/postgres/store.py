@@ -161,7 +161,7 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection, connection.hurrying():
+        with self.pool.borrow() as connection:
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -226,7 +226,12 @@ class PostgresStore(Lookups):
         if self._held is not None:
             yield
             return
-        with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
+        with (
+            self.pool.borrow() as connection,
+            connection.waiting_longer(),
+            check_replication(connection),
+            connection.transaction(),
+        ):
             try:
                 names = expel_nodes(connection)
             except psycopg.errors.LockNotAvailable:
@@ -256,7 +261,7 @@ class PostgresStore(Lookups):
             try:
                 with self.address.translate_errors():
                     connection = self._connect_writer()
-                    with check_replication(connection), connection.hurrying():
+                    with check_replication(connection):
                         write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
@@ -324,7 +329,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        with self._transaction() as connection, connection.hurrying():
+        with self._transaction() as connection:
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
@@ -371,7 +376,7 @@ class PostgresStore(Lookups):
         """Delete the events of a removed stream, each slice of them in a transaction of its own."""
         last: int | None = 0
         while last is not None:
-            with self._transaction() as connection:
+            with self._transaction() as connection, connection.waiting_longer():
                 last = delete_slice(connection, stream, last)
         with self._transaction() as connection:
             delete_mark(connection, stream)
