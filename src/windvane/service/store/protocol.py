@@ -84,7 +84,8 @@ class EventStore(ReadableStore, Protocol):
         """Delete what is left of erased data: outside the tables, and of streams whose removal was interrupted. Return
         whether nothing is left.
 
-        :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
+        :meth:`append` calls it; call it after :meth:`begin_removal`, and until it returns True: readers may hold it
+        back.
         """
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
@@ -105,8 +106,11 @@ class EventStore(ReadableStore, Protocol):
         ``epoch`` of the stream's shard is over.
         """
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream: durable when this returns. :meth:`purge` deletes its events, of which it may have many.
+
+        Raises FencedError if ``epoch`` of the stream's shard is over.
+        """
 
 
 class CheckableStore(Protocol):
@@ -218,6 +222,9 @@ class OfflineStore(VerifiableStore, EventStore, Protocol):
 
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep servers from using the store. What this thread changes meanwhile is stored at the end, or not at all.

@@ -160,8 +160,12 @@ class PostgresStore(Lookups):
         """Do nothing: a database has no place where it could be missed."""
 
     def check_writable(self) -> None:
-        """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection:
+        """Write without changing anything over a new connection for events, to raise the errors that a commit would
+        raise. Streams must be read again afterwards: see :meth:`_check_timeline`."""
+        with self._writing:
+            self._drop_writer()
+            self._timeline = None
+        with self._write() as connection:
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -257,12 +261,18 @@ class PostgresStore(Lookups):
         ``epochs``: by stream, the epoch of its shard in which the events were made. Raises :class:`FencedError` if one
         is over: then nothing was written. After any other error, it may have been.
         """
+        with self._write() as connection:
+            write_batch(connection, events, snapshots, [*erasures], epochs)
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Yield the connection for events, which one thread has at a time. After an error it is not used again."""
         with self._writing:
             try:
                 with self.address.translate_errors():
                     connection = self._connect_writer()
                     with check_replication(connection):
-                        write_batch(connection, events, snapshots, [*erasures], epochs)
+                        yield connection
             except FencedError:
                 raise
             except BaseException:
@@ -365,11 +375,18 @@ class PostgresStore(Lookups):
             copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream: durable when this returns. :meth:`purge` deletes its events.
+
+        Raises :class:`FencedError` if ``epoch`` of the stream's shard is over.
+        """
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
             mark_removed(connection, row.id)
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
+        self.begin_removal(row)
         self._delete_events(row.id)
 
     def _delete_events(self, stream: int) -> None:
