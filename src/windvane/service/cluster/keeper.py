@@ -209,7 +209,7 @@ class Keeper:
         Nothing changes without another node, or if the lease cannot be renewed in time either. Shards that are being
         written to become free when that ends.
         """
-        self._member.rests_from = read_clock()
+        self._member.rests_from = min(self._member.rests_from, read_clock())
         self._session.wake()
 
     def resume(self) -> None:

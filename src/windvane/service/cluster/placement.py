@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 5.0  # to wait for the keeper to join
 MOVE_SECONDS = 1.0  # in which it should be known who owns a shard that moves; then requests are told to try again
+LEAVE_SECONDS = 5.0  # for which a recovery may fail while the lease is renewed; then other nodes get the shards
 RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
 
 log = logging.getLogger("windvane.service")
@@ -68,6 +70,8 @@ class Placement:
         self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
         self.fenced = 0  # commits of which a part was refused, because another node had taken shards
         self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
+        self._recovered: dict[int, int] = {}  # the epochs of the last recovery
+        self._fails_from = math.inf  # since when recoveries have failed while the keeper was sound
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
         self._releasing: set[int] = set()  # shards that are about to be
@@ -107,7 +111,7 @@ class Placement:
     def open(self) -> None:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
-        self._opening = {}
+        self._opening, self._fails_from = {}, math.inf
         self._loader.forget()
         if self.keeper is not None:
             self.keeper.resume()
@@ -148,9 +152,16 @@ class Placement:
         return self._secret
 
     def rest(self) -> None:
-        """Let other nodes take the streams until :meth:`open`, because commits stall here."""
+        """Let other nodes take the streams until :meth:`open`, because this one cannot write."""
         if self.keeper is not None:
             self.keeper.rest()
+
+    def note_failed_recovery(self) -> None:
+        """Let other nodes take the streams if recoveries have failed for some time although the lease is renewed."""
+        is_sound = self.keeper is not None and self.keeper.problem is None
+        self._fails_from = min(self._fails_from, time.monotonic()) if is_sound else math.inf
+        if time.monotonic() >= self._fails_from + LEAVE_SECONDS:
+            self.rest()
 
     def leave(self) -> None:
         """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
@@ -179,7 +190,8 @@ class Placement:
             self._engine.rows |= {row.name: row for row in rows}
             self._loader.begin(rows)
         except Exception as error:
-            self._engine.fail(error)
+            if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # else it is of no importance
+                self._engine.fail(error)
         finally:
             self._end(self._opening, opened)
 

@@ -92,7 +92,7 @@ def read_at_one_moment(store: PostgresStore) -> int:
         lambda store: store.tokens.read(),
         lambda store: list(store.read_events(1)),
         lambda store: store.add_stream("new", 1.0, "{}") or store.find_stream("new"),
-        lambda store: read_at_one_moment(store),
+        read_at_one_moment,
         lambda store: store.check_writable(),
     ],
 )

@@ -13,8 +13,8 @@ import pytest
 
 from support import backends
 from support.backends import Databases
-from support.gates import Gate
 from support.erasing import add_row, make_baseline, make_events
+from support.gates import Gate
 from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import ARMS, Local, read_problem, run_local, until
