@@ -81,8 +81,10 @@ def create_app(
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
-    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
     checks = None if engine.placement is None else NodeChecks(engine.placement, access)
+    forwarder = None
+    if engine.placement is not None and checks is not None:
+        forwarder = Forwarder(engine.placement.read_secret, checks.is_stranger)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -43,14 +43,15 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 
 class Forwarder:
-    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
+    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret,
+    ``is_stranger`` whether something else than a node answers at an address.
 
     ``outcomes`` counts them by the name of the node and the outcome:
     "answered", "unavailable" (status 503) or "no-answer".
     """
 
-    def __init__(self, secret: Callable[[], str]) -> None:
-        self._secret = secret
+    def __init__(self, secret: Callable[[], str], is_stranger: Callable[[str], bool] = lambda _: False) -> None:
+        self._secret, self._is_stranger = secret, is_stranger
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # by instance of the node that is waited for
@@ -131,6 +132,11 @@ class Forwarder:
             raise Problem("no-answer", detail) from None
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
+        if self._is_stranger(owner.url):
+            detail = (
+                f"another server answers at {owner.url}, the address of node {owner.node!r}; nothing was sent there"
+            )
+            raise Problem("unavailable", detail, cause="unreachable")
         if owner.url not in self._transports:
             try:
                 where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)

@@ -51,6 +51,7 @@ class NodeChecks:
         self._own: Outcome | None = None  # of the last check of the own address
         self._is_confirmed = False  # this node, or another one, has reached it at its address
         self._clean = CLEAN  # checks since another program answered at the own address
+        self._strangers: frozenset[str] = frozenset()  # addresses of nodes at which something else answers
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
         self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
@@ -98,6 +99,10 @@ class NodeChecks:
             return NotReady.of("address", f"no node reaches this one at its address, {own.url}")
         return None
 
+    def is_stranger(self, url: str) -> bool:
+        """Return whether something else than the node answers at the address of one: it must get no tokens."""
+        return url in self._strangers
+
     # --- the checks ------------------------------------------------------------------------------------------------
 
     def note_map(self, shard_map: ShardMap) -> None:
@@ -131,6 +136,9 @@ class NodeChecks:
         nodes = [node for node in keeper.map.nodes if node.instance != me]
         own = Node(me, *self._placement.node, 0)
         outcomes = await asyncio.gather(*(self._probe(node) for node in (own, *nodes)))
+        self._strangers = frozenset(
+            node.url for node, outcome in zip(nodes, outcomes[1:], strict=True) if outcome is Outcome.OTHER
+        )
         self._note_own(outcomes[0])
         for node, outcome in zip(nodes, outcomes[1:], strict=True):
             self._note_other(node, outcome)
@@ -149,7 +157,9 @@ class NodeChecks:
                 address = Address(node.url, headers, PROBE_SECONDS)
                 transport = await asyncio.to_thread(Transport, address, AsyncNetwork())  # it may load certificates
                 try:
-                    answer = await transport.exchange(address.build_request("GET", PATH))
+                    answer = await transport.open(address.build_request("GET", PATH))
+                    async with contextlib.aclosing(answer.parts) as parts:  # type: ignore[type-var]
+                        await anext(parts, None)  # the rest of what another program sends may be endless
                 finally:
                     await transport.close()
         except (ValueError, OSError, *FAILURES):  # the address may have been edited by hand
