@@ -80,7 +80,7 @@ class Access:
     """
 
     def __init__(self, store: TokenStore, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
-        self._store, self._closed, self._report = store, closed, report
+        self._store, self.is_closed, self._report = store, closed, report
         self._limiter = RateLimiter(rate)
         self.charge = self._limiter.charge
         self._tokens: dict[str, Token] = {}
@@ -128,12 +128,12 @@ class Access:
 
     def needs_token(self, *, is_forwarded: bool = False) -> bool:
         """Return whether a token is needed, as of the last :meth:`refresh`."""
-        return self._has_tokens or (self._closed and not is_forwarded)
+        return self._has_tokens or (self.is_closed and not is_forwarded)
 
     @property
     def is_locked(self) -> bool:
         """Whether nobody is admitted, because other machines can reach this one and there is no token."""
-        return self._closed and not self._has_tokens
+        return self.is_closed and not self._has_tokens
 
     def _note_changes(self, tokens: dict[str, Token]) -> None:
         """Log which tokens came and went since they were read last."""

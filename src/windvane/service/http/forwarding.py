@@ -139,7 +139,7 @@ class Forwarder:
             raise Problem("unavailable", detail, cause="unreachable")
         if owner.url not in self._transports:
             try:
-                where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+                where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS, uses_proxy=False)  # it would see the secret
             except ValueError:  # the table was edited by hand
                 raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())

@@ -29,7 +29,7 @@ PATH = "/healthz"
 PROBE, PROOF = "x-windvane-probe", "x-windvane-node"  # headers of the request and of the answer
 PAUSE_SECONDS, RETRY_SECONDS = 10.0, 1.0  # between checks: if all is well, and otherwise
 PROBE_SECONDS = 2.0  # in which a node must answer
-PATIENCE = 3  # checks in a row after which something wrong is logged: a node that was killed may have left its row
+PATIENCE = 3  # checks in a row after which a problem is logged: a node may be starting, or have left its row behind
 CLEAN = 3  # checks in a row after which the own address is right again, after another program had answered there
 
 log = logging.getLogger("windvane.service")
@@ -54,7 +54,9 @@ class NodeChecks:
         self._strangers: frozenset[str] = frozenset()  # addresses of nodes at which something else answers
         self._failures: dict[str, int] = {}  # by name of a node, how often in a row it could not be reached
         self._names: frozenset[str] = frozenset()
-        self._changed, self._problems, self._is_logged = asyncio.Event(), 0, False  # checks in a row with a problem
+        self._changed = asyncio.Event()
+        self._problems = self._silences = 0  # checks in a row: the own address was wrong, or nothing answered there
+        self._is_logged = False  # that it is wrong, or cannot be reached from here
 
     # --- answers to other nodes ------------------------------------------------------------------------------------
 
@@ -127,8 +129,9 @@ class NodeChecks:
 
     async def _check(self) -> bool:
         """Check everything once; return whether all is well."""
-        with contextlib.suppress(Problem):  # the store cannot be read; others report it
-            await self._access.refresh()
+        if self._access.is_closed:
+            with contextlib.suppress(Problem):  # the store cannot be read; others report it
+                await self._access.refresh()
         keeper = self._placement.keeper
         if keeper is None:
             return False
@@ -154,7 +157,7 @@ class NodeChecks:
         headers = {PROBE: f"{nonce} {sender} {self._seal('probe', nonce, sender, node.name)}"}
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                address = Address(node.url, headers, PROBE_SECONDS)
+                address = Address(node.url, headers, PROBE_SECONDS, uses_proxy=False)
                 transport = await asyncio.to_thread(Transport, address, AsyncNetwork())  # it may load certificates
                 try:
                     answer = await transport.open(address.build_request("GET", PATH))
@@ -169,12 +172,12 @@ class NodeChecks:
         return Outcome.NOTHING if answer.status >= 500 else Outcome.OTHER  # a proxy whose server is not there
 
     def _note_own(self, outcome: Outcome) -> None:
-        url, before = self._placement.node.url, self._own
-        self._own = outcome
+        url, self._own = self._placement.node.url, outcome
         if outcome is Outcome.NODE:
             self._clean = min(CLEAN, self._clean + 1)
         elif outcome is Outcome.OTHER:
             self._clean = 0
+        self._silences = self._silences + 1 if outcome is Outcome.NOTHING else 0
         problem = self.find_problem()
         if problem is not None and problem.code == "address":
             self._problems += 1
@@ -183,9 +186,10 @@ class NodeChecks:
                 self._is_logged = True
             return
         self._problems = 0
-        if outcome is Outcome.NOTHING and outcome is not before:
+        if self._silences >= PATIENCE and not self._is_logged:
             log.warning("this node cannot reach itself at its address, %s; others must be able to", url)
-        elif outcome is Outcome.NODE and (self._is_logged or before is Outcome.NOTHING):
+            self._is_logged = True
+        elif outcome is Outcome.NODE and self._is_logged:
             log.info("this node can be reached at its address, %s", url)
             self._is_logged = False
 
