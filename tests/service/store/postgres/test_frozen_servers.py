@@ -93,7 +93,6 @@ def read_at_one_moment(store: PostgresStore) -> int:
         lambda store: list(store.read_events(1)),
         lambda store: store.add_stream("new", 1.0, "{}") or store.find_stream("new"),
         read_at_one_moment,
-        lambda store: store.check_writable(),
     ],
 )
 def test_nothing_short_waits_for_a_frozen_session(
@@ -106,13 +105,22 @@ def test_nothing_short_waits_for_a_frozen_session(
         assert thread.submit(repeat, lambda: read(pg)).result(20) == expected
 
 
+def test_the_probe_of_a_recovery_does_not_depend_on_an_old_session(
+    pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
+) -> None:
+    """Commits need a new one, too."""
+    write(pg, 2)
+    with cluster.frozen(database):
+        thread.submit(repeat, pg.check_writable).result(20)
+
+
 def test_nothing_waits_for_a_frozen_server(
     pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
 ) -> None:
     url = cluster.url(database, connect_timeout=2)
     write(pg, 2)
     with cluster.all_frozen():
-        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1)):
+        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1), pg.check_writable):
             for _ in range(2):  # the second one has to connect
                 with rejects(error=DatabaseError):
                     thread.submit(use).result(20)
