@@ -46,36 +46,57 @@ class Field:
         """The names of its coordinates."""
         return [self.name] if self.values is None else [f"{self.name} = {value}" for value in self.values]
 
-    def encode(self, owner: Path, value: Any, clip: bool) -> list[float]:
-        """Return ``value`` as numbers; ``owner`` is the path of the mapping that it comes from."""
-        if self.values is not None:
-            if not isinstance(value, str) or value not in self.values:
-                raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
-            return [float(value == each) for each in self.values]
-        low, high = self.low, self.high
-        if low is None or high is None:
-            return [check_number((*owner, self.name), value, "that is finite", math.isfinite)]
-        if not isinstance(value, PLAIN_NUMBERS) or not low <= value <= high:  # the usual case needs no closer check
-            where = (*owner, self.name)
-            number = check_number(where, value, "that is finite", math.isfinite)
-            if not clip and not low <= number <= high:
-                hint = "declare a wider range, or clip=True"
-                raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
-            value = min(max(number, low), high)
-        return [2.0 * (value - low) / (high - low) - 1.0]
+    def encode_category(self, owner: Path, value: Any) -> list[float]:
+        """Return a category as numbers; ``owner`` is the path of the mapping that it comes from."""
+        values = self.values or ()
+        if not isinstance(value, str) or value not in values:
+            raise ArgumentError((*owner, self.name), value, f"one of {list_values(values)}")
+        return [float(value == each) for each in values]
 
-    def encode_past(self, owner: Path, value: Any) -> list[float]:
-        """Return a value from before the field was declared, as numbers; zeros if it cannot be encoded."""
-        try:
-            return self.encode(owner, value, clip=True)
-        except ArgumentError:
-            return [0.0] * len(self.columns)
+    def check_number(self, owner: Path, value: Any, clip: bool) -> float:
+        """Return a number, within its range if the field has one."""
+        where, low, high = (*owner, self.name), self.low, self.high
+        number = check_number(where, value, "that is finite", math.isfinite)
+        if low is None or high is None:
+            return number
+        if not clip and not low <= number <= high:
+            hint = "declare a wider range, or clip=True"
+            raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
+        return min(max(number, low), high)
 
     def declaration(self) -> dict[str, Any]:
         """Return the field as JSON-compatible data."""
         if self.values is not None:
             return {"values": list(self.values)}
         return {} if self.low is None else {"low": self.low, "high": self.high}
+
+
+def encode_fields(fields: Iterable[Field], owner: Path, values: Mapping[str, Any], clip: bool) -> list[float]:
+    """Return the ``values`` of ``fields`` as numbers; ``owner`` is the path of ``values``."""
+    numbers: list[float] = []
+    for field in fields:
+        value, low, high = values[field.name], field.low, field.high
+        if field.values is not None:
+            numbers += field.encode_category(owner, value)
+        elif low is None or high is None:
+            numbers.append(field.check_number(owner, value, clip))
+        else:
+            if not (isinstance(value, PLAIN_NUMBERS) and low <= value <= high):  # the usual case needs no closer check
+                value = field.check_number(owner, value, clip)
+            numbers.append(2.0 * (value - low) / (high - low) - 1.0)
+    return numbers
+
+
+def encode_past_fields(fields: Iterable[Field], owner: Path, values: Any) -> list[float]:
+    """Return values from before the fields were declared, as numbers; zeros for those that cannot be encoded."""
+    numbers: list[float] = []
+    for field in fields:
+        value = values.get(field.name) if isinstance(values, Mapping) else None
+        try:
+            numbers += encode_fields((field,), owner, {field.name: value}, clip=True)
+        except ArgumentError:
+            numbers += [0.0] * len(field.columns)
+    return numbers
 
 
 Fields = Sequence[str] | Mapping[str, Any]
@@ -109,15 +130,18 @@ class Features:
                 raise ArgumentError(("by_arm", field.name), field.declaration(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        # A context is encoded once, as 1 and its fields; these are the indices in that encoding of a vector's parts.
+        # A context is encoded once, as 1, its fields and 0. The places of an arm's coordinates in that encoding are a row
+        # for each declared arm, and a last one for any other arm. A coordinate that is not in it has the place of the 0.
         owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
-        self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
-        self._block = np.array(block)
-        self._head = self.intercept + sum(len(field.columns) for field in (*self.shared, *self.per_arm))
-        starts = [self._head + i * len(self._block) for i in range(len(self.arms))]
-        self._own_block = {arm: slice(i, i + len(self._block)) for arm, i in zip(self.arms, starts, strict=True)}
-        self.dim = self._head + len(self.arms) * len(self._block)
+        shared_places = range(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
+        self._head = len(shared_places) + sum(len(field.columns) for field in self.per_arm)
+        self.dim = self._head + len(self.arms) * len(block)
+        self._row_of = {arm: row for row, arm in enumerate(self.arms)}
+        self._places = np.full((len(self.arms) + 1, self.dim), len(owners))
+        self._places[:, : len(shared_places)] = shared_places
+        for row in range(len(self.arms)):
+            self._places[row, self._head + row * len(block) :][: len(block)] = block
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
@@ -162,41 +186,43 @@ class Features:
         return [name for name, _ in self.coordinates]
 
     def vectors(
-        self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any], *, lenient: bool = False
+        self,
+        context: Mapping[str, Any] | None,
+        arms: Sequence[Name] | Mapping[Name, Any] | None = None,
+        *,
+        lenient: bool = False,
     ) -> Array:
-        """A row for each of ``arms``: their names, or by name their own fields.
+        """A row for each of ``arms``: their names, or by name their own fields. None: all declared arms.
 
         ``lenient``: the rows are from the past, when other fields and arms may have been declared; values that cannot
         be encoded are 0 in their coordinates.
         """
-        numbers = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
-        shared, block = numbers[self._shared], numbers[self._block]
-        rows = np.zeros((len(arms), self.dim))
-        rows[:, : len(shared)] = shared
+        values = {} if context is None else context
+        numbers = self._encode(("context",), values, self._context_fields, lenient)
+        encoded = np.array([1.0, *numbers, 0.0]) * self.scale
+        if arms is None:
+            return np.asarray(encoded[self._places[:-1]])
         own_fields = arms if isinstance(arms, Mapping) else None
-        for row, arm in zip(rows, arms, strict=True):
+        own: list[list[float]] = []
+        order: list[int] = []
+        for arm in arms:
             if own_fields is not None or self._arm_fields:
-                own = {} if own_fields is None else own_fields[arm]
-                row[len(shared) : self._head] = self._encode(("arms", arm), own, self._arm_fields, lenient)[1:]
-            if self.arms and not (lenient and arm not in self._own_block):
-                if arm not in self._own_block:
-                    raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
-                row[self._own_block[arm]] = block
+                values = {} if own_fields is None else own_fields[arm]
+                own.append(self._encode(("arms", arm), values, self._arm_fields, lenient))
+            if self.arms and not lenient and arm not in self._row_of:
+                raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
+            order.append(self._row_of.get(arm, len(self.arms)))
+        rows: Array = encoded[self._places[np.array(order, dtype=np.int64)]]
+        if own:
+            rows[:, self._head - len(own[0]) : self._head] = np.array(own) * self.scale
         return rows
 
-    def _encode(self, owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field], lenient: bool) -> Array:
-        """Return 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
-        numbers = [1.0]
+    def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> list[float]:
+        """Return the ``values`` of ``fields`` as numbers that are not scaled yet; ``owner`` is the path of ``values``."""
         if lenient:
-            for name, field in fields.items():
-                numbers += field.encode_past(owner, values.get(name) if isinstance(values, Mapping) else None)
-        else:
-            _check_keys(owner, values, fields)
-            for name, field in fields.items():
-                numbers += field.encode(owner, values[name], self.clip)
-        scaled: Array = np.array(numbers)
-        scaled *= self.scale
-        return scaled
+            return encode_past_fields(fields.values(), owner, values)
+        _check_keys(owner, values, fields)
+        return encode_fields(fields.values(), owner, values, self.clip)
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean
