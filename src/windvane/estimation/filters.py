@@ -167,18 +167,19 @@ class FilterBank(KernelState):
             self.kernels.assess_lanes(
                 arms, factors, self.indices, self.lanes, self.beliefs, self.dense, self.work, theta, out
             )
-            return Assessment(self.lanes["acting"].copy(), theta, *out)
+            return Assessment(self.lanes["acting"].copy(), theta, out[0], out[1], out[2])
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. If a custom link raises or returns a non-finite value, nothing changes."""
         with self.lock:
-            arrays = ("lanes", "beliefs", "dense") if self.link.code < 0 else ()
-            before = {name: getattr(self, name).copy() for name in arrays}
+            before: dict[str, Any] = {}
+            if self.link.code < 0:
+                before = {name: getattr(self, name).copy() for name in ("lanes", "beliefs", "dense")}
             try:
                 self.kernels.learn_lanes(
                     x, reward, age, weight, mask, self.indices, self.lanes, self.beliefs, self.dense, self.work
                 )
-                if arrays:
+                if before:
                     check_finite(self.link, self.dense, self.beliefs["loss"])
             except BaseException:
                 vars(self).update(before)
