@@ -265,15 +265,17 @@ def check_flag(name: str, value: Any) -> bool:
 
 def check_sequence(argument: str | Path, values: Any) -> list[Any]:
     """Return the entries of an ordered collection as a list."""
-    is_unordered = isinstance(values, str | bytes | Mapping | set | frozenset)
-    if is_unordered or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise ArgumentError(argument, values, "a list")
+    if type(values) is not list:  # the usual case needs no closer check
+        is_unordered = isinstance(values, str | bytes | Mapping | set | frozenset)
+        if is_unordered or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
+            raise ArgumentError(argument, values, "a list")
     return list(values)
 
 
 def check_names(argument: str, names: Any) -> list[Name]:
     """Return the names of arms: texts or whole numbers, all different."""
-    checked = [check_name(argument, name) for name in check_sequence(argument, names)]
+    listed = check_sequence(argument, names)
+    checked = [name if type(name) is str and name else check_name(argument, name) for name in listed]
     if repeated := find_repeated(checked):
         raise ArgumentError(argument, names, "distinct names", got=f"{repeated[0]!r} twice")
     return checked
