@@ -4,7 +4,7 @@
     python benchmarks/agent.py --old FOLDER    and another checkout, such as a git worktree of an earlier commit
 
 Each version runs in a process of its own. The versions take turns in chunks of pairs, and who is first changes. Times
-are of the processor, not of the clock, so that other processes disturb them less. A ratio is the median over the chunks.
+are of the processor, not of the clock, so that other processes disturb them less. A ratio is the median of the chunks.
 
 Two arms, six context fields with ranges (d = 15), rewards on arrival; "vectors": 20 arms of ten numbers each. A part is
 the time within one method without that in the other methods listed; the timers' own time is subtracted.
@@ -131,8 +131,15 @@ class Timers:
 def measure_timer() -> tuple[float, float]:
     """Return the seconds that a timer adds to the function that it times, and to the timed caller of that."""
     timers = Timers()
-    inner = timers.wrap("inner", int)
-    for function in (timers.wrap("outer", lambda: inner()), timers.wrap("plain", lambda: int())):
+    inner = timers.wrap("inner", object)
+
+    def call_inner() -> None:
+        inner()
+
+    def call_plain() -> None:
+        object()
+
+    for function in (timers.wrap("outer", call_inner), timers.wrap("plain", call_plain)):
         for _ in range(2000):
             function()
     inner_s, outer, plain = (float(np.median(timers.seconds[name])) for name in ("inner", "outer", "plain"))
@@ -177,7 +184,8 @@ class Version:
         self.process = subprocess.Popen(line, env=environment, text=True, stdin=-1, stdout=-1)
 
     def ask(self, *question: Any) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         print(json.dumps(question), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 

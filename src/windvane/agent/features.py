@@ -130,18 +130,20 @@ class Features:
                 raise ArgumentError(("by_arm", field.name), field.declaration(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        # A context is encoded once, as 1, its fields and 0. The places of an arm's coordinates in that encoding are a row
-        # for each declared arm, and a last one for any other arm. A coordinate that is not in it has the place of the 0.
+        # A context is encoded once, as 1, its fields and 0. ``places`` are those of the coordinates of a vector in that
+        # encoding, for each declared arm and, in the last row, for any other arm; the 0 is that of coordinates that are
+        # not in it.
         owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
         shared_places = range(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
         self._head = len(shared_places) + sum(len(field.columns) for field in self.per_arm)
         self.dim = self._head + len(self.arms) * len(block)
         self._row_of = {arm: row for row, arm in enumerate(self.arms)}
-        self._places = np.full((len(self.arms) + 1, self.dim), len(owners))
-        self._places[:, : len(shared_places)] = shared_places
+        places = np.full((len(self.arms) + 1, self.dim), len(owners))
+        places[:, : len(shared_places)] = shared_places
         for row in range(len(self.arms)):
-            self._places[row, self._head + row * len(block) :][: len(block)] = block
+            places[row, self._head + row * len(block) :][: len(block)] = block
+        self._places, self._declared_places = places, places[:-1]
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
@@ -201,7 +203,7 @@ class Features:
         numbers = self._encode(("context",), values, self._context_fields, lenient)
         encoded = np.array([1.0, *numbers, 0.0]) * self.scale
         if arms is None:
-            return np.asarray(encoded[self._places[:-1]])
+            return np.asarray(encoded[self._declared_places])
         own_fields = arms if isinstance(arms, Mapping) else None
         own: list[list[float]] = []
         order: list[int] = []
@@ -218,7 +220,7 @@ class Features:
         return rows
 
     def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> list[float]:
-        """Return the ``values`` of ``fields`` as numbers that are not scaled yet; ``owner`` is the path of ``values``."""
+        """Return the ``values`` of ``fields`` as numbers, not scaled yet; ``owner`` is the path of ``values``."""
         if lenient:
             return encode_past_fields(fields.values(), owner, values)
         _check_keys(owner, values, fields)

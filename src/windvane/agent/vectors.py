@@ -111,7 +111,9 @@ class Scaling:
 
 def are_shorter(rows: Array, longest: float) -> bool:
     """Return whether all rows are finite and have norms of at most ``longest``."""
-    return check_points(rows[None], np.ones((1, len(rows)), dtype=bool), longest)[0] == NO_PROBLEM
+    is_present = np.empty((1, len(rows)), dtype=bool)
+    is_present.fill(True)
+    return check_points(rows[None], is_present, longest)[0] == NO_PROBLEM
 
 
 class ArmEncoder:
