@@ -131,7 +131,7 @@ class AgentCore:
             self._expire(at, room=1)
         if self.early is not None:
             for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
-                self._update(pending, outcome, weight)
+                learn_outcome(self.policy, pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
         preferred = index = int(policy.select(vectors[None])[0])
@@ -248,7 +248,7 @@ class AgentCore:
         if outcome is not None:
             try:
                 if weight > 0.0:
-                    self._update(pending, outcome, weight)
+                    learn_outcome(self.policy, pending, outcome, weight)
             except Exception:  # raised by a custom policy or link
                 self.decisions.reopen(pending)
                 raise
@@ -261,10 +261,6 @@ class AgentCore:
     def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
         """Return the weight of the part of an outcome that is not learned yet."""
         return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
-
-    def _update(self, pending: Pending, outcome: float, weight: float) -> None:
-        """Let the policy learn an outcome."""
-        learn_outcome(self.policy, pending, outcome, weight)
 
     # --- timeouts --------------------------------------------------------------------------------------------------
 

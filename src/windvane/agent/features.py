@@ -13,94 +13,20 @@ A number without a range is used unscaled and is not bounded.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from windvane.arguments import LARGEST, Array, check_between, check_number
+from windvane.agent.fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
+from windvane.agent.names import check_flag, check_names, find_repeated, list_values
+from windvane.arguments import LARGEST, Array, check_between
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
-LARGEST_NAME = 2**63  # bound on integer names: they fit into 64 bits
 FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers, and all of the history
 CONSTANT = 1e-12  # a standard deviation below this part of the largest value is rounding
 KINDS = ("shared", "per_arm", "by_arm")
-PLAIN_NUMBERS = (float, int)
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field: a number with a range, a number without one, or a category."""
-
-    name: str
-    low: float | None = None
-    high: float | None = None
-    values: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of its coordinates."""
-        return [self.name] if self.values is None else [f"{self.name} = {value}" for value in self.values]
-
-    def encode_category(self, owner: Path, value: Any) -> list[float]:
-        """Return a category as numbers; ``owner`` is the path of the mapping that it comes from."""
-        values = self.values or ()
-        if not isinstance(value, str) or value not in values:
-            raise ArgumentError((*owner, self.name), value, f"one of {list_values(values)}")
-        return [float(value == each) for each in values]
-
-    def check_number(self, owner: Path, value: Any, clip: bool) -> float:
-        """Return a number, within its range if the field has one."""
-        where, low, high = (*owner, self.name), self.low, self.high
-        number = check_number(where, value, "that is finite", math.isfinite)
-        if low is None or high is None:
-            return number
-        if not clip and not low <= number <= high:
-            hint = "declare a wider range, or clip=True"
-            raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
-        return min(max(number, low), high)
-
-    def declaration(self) -> dict[str, Any]:
-        """Return the field as JSON-compatible data."""
-        if self.values is not None:
-            return {"values": list(self.values)}
-        return {} if self.low is None else {"low": self.low, "high": self.high}
-
-
-def encode_fields(fields: Iterable[Field], owner: Path, values: Mapping[str, Any], clip: bool) -> list[float]:
-    """Return the ``values`` of ``fields`` as numbers; ``owner`` is the path of ``values``."""
-    numbers: list[float] = []
-    for field in fields:
-        value, low, high = values[field.name], field.low, field.high
-        if field.values is not None:
-            numbers += field.encode_category(owner, value)
-        elif low is None or high is None:
-            numbers.append(field.check_number(owner, value, clip))
-        else:
-            if not (isinstance(value, PLAIN_NUMBERS) and low <= value <= high):  # the usual case needs no closer check
-                value = field.check_number(owner, value, clip)
-            numbers.append(2.0 * (value - low) / (high - low) - 1.0)
-    return numbers
-
-
-def encode_past_fields(fields: Iterable[Field], owner: Path, values: Any) -> list[float]:
-    """Return values from before the fields were declared, as numbers; zeros for those that cannot be encoded."""
-    numbers: list[float] = []
-    for field in fields:
-        value = values.get(field.name) if isinstance(values, Mapping) else None
-        try:
-            numbers += encode_fields((field,), owner, {field.name: value}, clip=True)
-        except ArgumentError:
-            numbers += [0.0] * len(field.columns)
-    return numbers
-
-
-Fields = Sequence[str] | Mapping[str, Any]
-"""Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
 
 
 class Features:
@@ -117,7 +43,7 @@ class Features:
         clip: bool = False,
     ) -> None:
         self.shared, self.per_arm, self.by_arm = (
-            _parse_fields(kind, fields) for kind, fields in zip(KINDS, (shared, per_arm, by_arm), strict=True)
+            parse_fields(kind, fields) for kind, fields in zip(KINDS, (shared, per_arm, by_arm), strict=True)
         )
         self.arms = tuple(check_names("arms", arms))
         self.intercept, self.clip = check_flag("intercept", intercept), check_flag("clip", clip)
@@ -222,16 +148,15 @@ class Features:
     def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> list[float]:
         """Return the ``values`` of ``fields`` as numbers, not scaled yet; ``owner`` is the path of ``values``."""
         if lenient:
-            return encode_past_fields(fields.values(), owner, values)
-        _check_keys(owner, values, fields)
-        return encode_fields(fields.values(), owner, values, self.clip)
+            return encode_past_fields(fields, owner, values)
+        return encode_fields(fields, owner, values, self.clip)
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean
         with :data:`FIT_SPREAD` standard deviations on each side."""
         for i, (context, own) in enumerate(zip(contexts, arms, strict=True)):
-            _check_keys(("contexts", i), context, self._context_fields)
-            _check_keys(("arms", i), own, self._arm_fields)
+            check_keys(("contexts", i), context, self._context_fields)
+            check_keys(("arms", i), own, self._arm_fields)
         ranges = {}
         for name in self.open_fields:
             kind, rows = ("contexts", contexts) if name in self._context_fields else ("arms", arms)
@@ -256,99 +181,3 @@ class Features:
             "intercept": self.intercept,
             "clip": self.clip,
         }
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return ``value`` as a Python bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise ArgumentError(name, value, "True or False")
-    return bool(value)
-
-
-def check_sequence(argument: str | Path, values: Any) -> list[Any]:
-    """Return the entries of an ordered collection as a list."""
-    if type(values) is not list:  # the usual case needs no closer check
-        is_unordered = isinstance(values, str | bytes | Mapping | set | frozenset)
-        if is_unordered or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-            raise ArgumentError(argument, values, "a list")
-    return list(values)
-
-
-def check_names(argument: str, names: Any) -> list[Name]:
-    """Return the names of arms: texts or whole numbers, all different."""
-    listed = check_sequence(argument, names)
-    checked = [name if type(name) is str and name else check_name(argument, name) for name in listed]
-    if repeated := find_repeated(checked):
-        raise ArgumentError(argument, names, "distinct names", got=f"{repeated[0]!r} twice")
-    return checked
-
-
-def find_repeated(values: Sequence[Any]) -> list[Any]:
-    """Return the values that occur more than once."""
-    return [value for value, times in Counter(values).items() if times > 1] if len(set(values)) < len(values) else []
-
-
-def check_name(argument: str | Path, name: Any) -> Name:
-    """Return a name as a plain string or integer, whatever library or enumeration it comes from."""
-    if isinstance(name, str) and name:
-        return str.__str__(name)
-    if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
-        return int(name)
-    raise ArgumentError(argument, name, "the name of an arm: a string that is not empty, or an integer below 2**63")
-
-
-def list_values(values: Iterable[Any], most: int = 12) -> str:
-    """Return the first few values, for an error message."""
-    texts = [repr(value) for value in values]
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
-
-
-def _parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
-    if isinstance(declaration, Mapping):
-        return tuple(_parse_field((kind, name), name, entry) for name, entry in declaration.items())
-    if isinstance(declaration, str) or not isinstance(declaration, Sequence):
-        raise ArgumentError(kind, declaration, "a list of field names, or a mapping from names to ranges or values")
-    fields = tuple(_parse_field((kind, name), name, None) for name in declaration)
-    if repeated := find_repeated(fields):
-        raise ArgumentError((kind, repeated[0].name), declaration, "declared once", got="twice")
-    return fields
-
-
-def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
-    if not isinstance(name, str) or not name:
-        raise ArgumentError(path, name, "named by a string")
-    name = str.__str__(name)
-    if isinstance(declaration, Mapping):
-        if set(declaration) == {"values"}:
-            declaration = check_sequence(path, declaration["values"]) or ()
-        elif set(declaration) == {"low", "high"}:
-            declaration = (declaration["low"], declaration["high"])
-        elif declaration:
-            raise ArgumentError(path, dict(declaration), "a mapping with `low` and `high`, or with `values`")
-        else:
-            declaration = None
-    if declaration is None:
-        return Field(name)
-    if isinstance(declaration, list | tuple):
-        if declaration and all(isinstance(value, str) for value in declaration):
-            if len(set(declaration)) < len(declaration):
-                raise ArgumentError(path, declaration, "a list of distinct strings")
-            return Field(name, values=tuple(str.__str__(value) for value in declaration))
-        if len(declaration) == 2:
-            low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
-            if low < high:
-                return Field(name, low, high)
-    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of strings")
-
-
-def _check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
-    if not isinstance(values, Mapping):
-        raise ArgumentError(owner, values, "a mapping from the names of its fields to values")
-    if values.keys() == fields.keys():
-        return
-    for name in (name for name in fields if name not in values):
-        raise ArgumentError((*owner, name), None, "given", got="nothing")
-    for name in (name for name in values if name not in fields):
-        close = get_close_matches(str(name), list(fields), 1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
-        raise ArgumentError((*owner, name), values[name], "a declared field", hint=hint)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent.features import CONSTANT, Features, check_flag, check_names
+from windvane.agent.features import CONSTANT, Features
+from windvane.agent.names import check_flag, check_names
 from windvane.arguments import NORM_SLACK, Array, check_array, check_positive, check_real_array, check_whole
 from windvane.errors import ArgumentError
 from windvane.frames import frame_arms, frame_columns, is_frame, order_columns
