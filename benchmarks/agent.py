@@ -41,18 +41,17 @@ VECTORS = ", vectors"
 PARTS = {
     "decide: lock, id, clock, alerts": ("agent", "decide"),
     "decide: features": ("core", "offer"),
-    "decide: record, pending, statistics": ("core", "decide"),
+    "decide: timeouts, record, statistics": ("core", "decide"),
     "decide: policy, choice": ("policy", "select"),
     "decide: policy, checks": ("policy", "check_arms"),
     "decide: policy, assessment of the arms": ("bank", "assess"),
     "decide: policy, ageing": ("bank", "age"),
     "reward: lock, id, clock": ("agent", "reward"),
-    "reward: closing, statistics": ("core", "reward"),
+    "reward: timeouts, closing, statistics": ("core", "reward"),
     "reward: policy, call": ("policy", "update"),
     "reward: policy, checks": ("policy", "check_feedback"),
     "reward: policy, learning": ("bank", "absorb"),
     "reward: calibration": ("calibration", "add"),
-    "both: timeouts": ("core", "expire"),
 }
 
 

@@ -133,10 +133,11 @@ def test_each_coordinate_has_the_value_that_its_name_says(declaration: dict, see
         expected = {"1": 1.0, f"{arm}: 1": 1.0} | read("shared", context) | own | block
         np.testing.assert_array_equal(row, [expected.get(name, 0.0) * features.scale for name in features.names])
     if not declaration["per_arm"]:
-        np.testing.assert_array_equal(features.vectors(context), features.vectors(context, declaration["arms"]))
+        every = features.vectors(context, features.arms)
+        np.testing.assert_array_equal(every, features.vectors(context, declaration["arms"]))
 
 
-def test_arms_of_the_past_may_be_unknown_and_may_be_none() -> None:
+def test_arms_of_the_past_may_be_unknown_and_no_arms_are_no_rows() -> None:
     features = Features(shared={"age": (0, 100)}, by_arm={"age": (0, 100)}, arms=["red", "blue"])
     known, unknown = features.vectors({"age": 100}, ["blue", "green"], lenient=True) / features.scale
     assert known.tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]

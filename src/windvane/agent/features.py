@@ -20,7 +20,7 @@ import numpy as np
 
 from windvane.agent.fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
 from windvane.agent.names import check_flag, check_names, find_repeated, list_values
-from windvane.arguments import LARGEST, Array, check_between
+from windvane.arguments import LARGEST, Array, Index, check_between
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
@@ -56,20 +56,17 @@ class Features:
                 raise ArgumentError(("by_arm", field.name), field.declaration(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        # A context is encoded once, as 1, its fields and 0. ``places`` are those of the coordinates of a vector in that
-        # encoding, for each declared arm and, in the last row, for any other arm; the 0 is that of coordinates that are
-        # not in it.
+        # A context is encoded once, as 1 and its fields; these are the indices in that encoding of a vector's parts.
         owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
-        shared_places = range(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
-        self._head = len(shared_places) + sum(len(field.columns) for field in self.per_arm)
+        self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
+        self._block, self._steps = np.array(block), np.arange(len(block))
+        self._head = self.intercept + sum(len(field.columns) for field in (*self.shared, *self.per_arm))
+        self._block_starts = {arm: self._head + i * len(block) for i, arm in enumerate(self.arms)}
         self.dim = self._head + len(self.arms) * len(block)
-        self._row_of = {arm: row for row, arm in enumerate(self.arms)}
-        places = np.full((len(self.arms) + 1, self.dim), len(owners))
-        places[:, : len(shared_places)] = shared_places
-        for row in range(len(self.arms)):
-            places[row, self._head + row * len(block) :][: len(block)] = block
-        self._places, self._declared_places = places, places[:-1]
+        self._declared_places = self._places(
+            [i * self.dim + start for i, start in enumerate(self._block_starts.values())]
+        )
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
@@ -114,42 +111,49 @@ class Features:
         return [name for name, _ in self.coordinates]
 
     def vectors(
-        self,
-        context: Mapping[str, Any] | None,
-        arms: Sequence[Name] | Mapping[Name, Any] | None = None,
-        *,
-        lenient: bool = False,
+        self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any], *, lenient: bool = False
     ) -> Array:
-        """A row for each of ``arms``: their names, or by name their own fields. None: all declared arms.
+        """A row for each of ``arms``: their names, or by name their own fields.
 
         ``lenient``: the rows are from the past, when other fields and arms may have been declared; values that cannot
         be encoded are 0 in their coordinates.
         """
-        values = {} if context is None else context
-        numbers = self._encode(("context",), values, self._context_fields, lenient)
-        encoded = np.array([1.0, *numbers, 0.0]) * self.scale
-        if arms is None:
-            return np.asarray(encoded[self._declared_places])
-        own_fields = arms if isinstance(arms, Mapping) else None
-        own: list[list[float]] = []
-        order: list[int] = []
-        for arm in arms:
-            if own_fields is not None or self._arm_fields:
-                values = {} if own_fields is None else own_fields[arm]
-                own.append(self._encode(("arms", arm), values, self._arm_fields, lenient))
-            if self.arms and not lenient and arm not in self._row_of:
-                raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
-            order.append(self._row_of.get(arm, len(self.arms)))
-        rows: Array = encoded[self._places[np.array(order, dtype=np.int64)]]
-        if own:
-            rows[:, self._head - len(own[0]) : self._head] = np.array(own) * self.scale
+        encoded = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
+        shared = encoded[self._shared]
+        rows = np.zeros((len(arms), self.dim))
+        rows[:, : len(shared)] = shared
+        if arms is self.arms and not self._arm_fields:
+            places = self._declared_places
+        else:
+            places = self._places(self._read_arms(arms, rows[:, len(shared) : self._head], lenient))
+        rows.put(places, encoded[self._block])  # repeats the block for every arm
         return rows
 
-    def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> list[float]:
-        """Return the ``values`` of ``fields`` as numbers, not scaled yet; ``owner`` is the path of ``values``."""
+    def _read_arms(self, arms: Sequence[Name] | Mapping[Name, Any], own: Array, lenient: bool) -> list[int]:
+        """Write the arms' own fields to the rows of ``own``. Return where their blocks start in all rows together."""
+        own_fields, starts = arms if isinstance(arms, Mapping) else None, []
+        for row, arm in enumerate(arms):
+            if own_fields is not None or self._arm_fields:
+                values = {} if own_fields is None else own_fields[arm]
+                own[row] = self._encode(("arms", arm), values, self._arm_fields, lenient)[1:]
+            if arm in self._block_starts:
+                starts.append(row * self.dim + self._block_starts[arm])
+            elif self.arms and not lenient:
+                raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
+        return starts
+
+    def _places(self, starts: list[int]) -> Index:
+        """Return the places of all coordinates of the blocks that start at ``starts``."""
+        return np.array(starts, dtype=np.int64)[:, None] + self._steps
+
+    def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> Array:
+        """Return 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
         if lenient:
-            return encode_past_fields(fields, owner, values)
-        return encode_fields(fields, owner, values, self.clip)
+            numbers = encode_past_fields(fields, owner, values)
+        else:
+            numbers = encode_fields(fields, owner, values, self.clip)
+        encoded: Array = np.array([1.0, *numbers]) * self.scale
+        return encoded
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean

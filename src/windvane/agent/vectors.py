@@ -186,7 +186,7 @@ class ArmEncoder:
 def _encode_fields(features: Features, arms: Any, context: Any, *, lenient: bool) -> tuple[list[Name], Array]:
     """Return names and vectors of declared features; ``arms`` None: of all declared arms."""
     if arms is None:
-        return list(features.arms), features.vectors(context, lenient=lenient)
+        return list(features.arms), features.vectors(context, features.arms, lenient=lenient)
     if is_frame(arms) or isinstance(arms, Mapping):
         pairs = frame_arms("arms", arms) if is_frame(arms) else list(arms.items())
         names = check_names("arms", [name for name, _ in pairs])
