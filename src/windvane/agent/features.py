@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from windvane.agent.fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
+from windvane.agent.feature_fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
 from windvane.agent.names import check_flag, check_names, find_repeated, list_values
 from windvane.arguments import LARGEST, Array, Index, check_between
 from windvane.errors import ArgumentError, Path

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.agents import INF, NAN
 from support.refusals import rejects
-from windvane.agent.fields import Field, encode_fields, encode_past_fields
+from windvane.agent.feature_fields import Field, encode_fields, encode_past_fields
 
 PLACE = ("context",)
 FIELDS = {
