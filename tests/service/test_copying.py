@@ -55,7 +55,7 @@ def read(where: Place) -> Content:
         rows = store.read_streams()
         events = {row.name: list(store.read_events(row.id)) for row in rows}
         states = {row.name: (store.read_snapshot(row.id), store.read_baseline(row.id)) for row in rows}
-        return Content(rows, events, states, store.read_tokens())
+        return Content(rows, events, states, store.tokens.read())
 
 
 def check(where: Place) -> None:
@@ -358,7 +358,7 @@ def test_tokens_go_with_all_streams(kinds: tuple[str, str], create_place: Callab
     fill(source, "a", "b")
     tokens = [Token("page", "hash 1", False, 1.5), Token("shop", "hash 2", True, 2.5)]
     with closing(open_store(source)) as store:
-        assert all(store.add_token(token) for token in tokens)
+        assert all(store.tokens.add(token) for token in tokens)
     expected = [
         (targets[0], {}, tokens),
         (targets[1], {"names": ["a"]}, []),
@@ -370,7 +370,7 @@ def test_tokens_go_with_all_streams(kinds: tuple[str, str], create_place: Callab
         assert read(target).tokens == found
         assert result.tokens == [token.name for token in found]
         with closing(open_store(target, shared=True)) as store:
-            assert store.requires_token is bool(found)
+            assert store.tokens.are_required is bool(found)
     assert read(source).tokens == tokens
 
 
@@ -379,7 +379,7 @@ def test_other_tokens_of_the_same_name_stay(tmp_path: Path, create_place: Callab
     fill(source, "a")
     for place, hash_ in ((source, "1"), (target, "2")):
         with closing(open_store(place)) as store:
-            store.add_token(Token("shop", hash_, True, 1.0))
+            store.tokens.add(Token("shop", hash_, True, 1.0))
     result = copy_streams(source, target)
     assert (result.tokens, result.other_tokens) == ([], ["shop"])
     assert [token.hash for token in read(target).tokens] == ["2"]
@@ -390,12 +390,12 @@ def test_authentication_stays_on_without_tokens(kinds: tuple[str, str], create_p
     source, target = map(create_place, kinds)
     fill(source, "a")
     with closing(open_store(source)) as store:
-        store.add_token(Token("shop", "1", True, 1.0))
-        store.remove_token("shop")
+        store.tokens.add(Token("shop", "1", True, 1.0))
+        store.tokens.remove("shop")
     copy_streams(source, target)
     with closing(open_store(target, shared=True)) as store:
-        assert store.requires_token
-        assert store.read_tokens() == []
+        assert store.tokens.are_required
+        assert store.tokens.read() == []
 
 
 def test_events_are_written_in_chunks_of_limited_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

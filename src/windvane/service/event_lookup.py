@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, Event, Store, UnreadableEventError, check_event
+from windvane.service.store import STORE_ERRORS, Event, ReadableStore, UnreadableEventError, check_event
 from windvane.service.turns import wait_while_held
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EventLookup:
     and looks up events; the event loop may forget some meanwhile, so the queue is copied before iteration.
     """
 
-    def __init__(self, store: Store, stream: int) -> None:
+    def __init__(self, store: ReadableStore, stream: int) -> None:
         self._store, self._stream = store, stream
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # of the unsaved events
@@ -102,9 +102,9 @@ class EventLookup:
         if event is not None:
             return event
         if not self._store.is_remote:
-            stored = self._store.event_with_key(self._stream, key)
-            return None if stored is None else self._check(stored)
-        events = self._read_fetched(Wanted("key", key))
+            events = [self._check(event) for event in self._store.find_events(keys=[(self._stream, key)])]
+        else:
+            events = self._read_fetched(Wanted("key", key))
         return events[0] if events else None
 
     def of_decision(self, decision: str) -> list[Event]:
@@ -113,7 +113,8 @@ class EventLookup:
         if self._store.is_remote:
             stored = self._read_fetched(Wanted("decision", decision))
         else:
-            stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
+            found = self._store.find_events(decisions=[(self._stream, decision)])
+            stored = [self._check(event) for event in found]
         last = stored[-1].number if stored else 0  # events may be stored and not forgotten yet
         return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
@@ -150,7 +151,7 @@ class EventLookup:
         return event
 
 
-def check_stored(store: Store, event: Event) -> None:
+def check_stored(store: ReadableStore, event: Event) -> None:
     """Raise a problem unless a stored event follows its predecessor."""
     try:
         check_event(store.read_chain(event.stream, event.number - 1) or b"", event)
@@ -161,7 +162,7 @@ def check_stored(store: Store, event: Event) -> None:
 class BulkLookup:
     """Fetches events from a database: while one query runs, the requests for the next gather."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         self._store = store
         self._waiting: dict[tuple[int, Wanted], asyncio.Future[list[Event]]] = {}
         self._is_running = False

@@ -106,7 +106,7 @@ class Registry:
             row = engine.rows[name]
             with engine.removing(row):
                 try:
-                    await engine.flush()  # until all of its events are stored
+                    await engine.journal.flush()  # until all of its events are stored
                     await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
                 except FencedError:
                     raise Problem("unavailable", TAKEN_OVER) from None

@@ -33,7 +33,7 @@ from windvane.service.cluster.placement import NodeSettings
 from windvane.service.connections import limit_connections, raise_file_limit
 from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
-from windvane.service.store import STORE_ERRORS, Store, StoreError, is_postgres, open_store
+from windvane.service.store import STORE_ERRORS, ServedStore, StoreError, is_postgres, open_store
 from windvane.service.supervision import Supervisor
 
 BACKLOG = 1000  # connections that wait to be accepted
@@ -161,9 +161,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _has_token(store: Store) -> bool:
+def _has_token(store: ServedStore) -> bool:
     try:
-        return bool(store.read_tokens())
+        return bool(store.tokens.read())
     except STORE_ERRORS as error:
         if store.is_remote:  # it is waited for, and without a token nobody is admitted
             return True

@@ -18,6 +18,7 @@ from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
 from windvane.cluster_map import shard_of
 from windvane.service import turns
+from windvane.service.cluster import loading
 from windvane.service.cluster import placement as placements
 from windvane.service.store import DatabaseError, Event
 from windvane.service.streams import Stream
@@ -144,7 +145,7 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     gate = Gate(Stream.decide)
     monkeypatch.setattr(Stream, "decide", lambda *arguments: gate(*arguments))  # noqa: PLW0108 - a method
     monkeypatch.setattr(turns, "SLOW_SECONDS", -1.0)
-    monkeypatch.setattr(get_placement(node), "_load_all", _load_nothing)
+    monkeypatch.setattr(loading.StreamLoader, "begin", lambda *_: None)  # streams are left to the first request
     lost = pool.submit(node.post, "/v1/streams/shop/decisions", ARMS)  # without a key, it decides at once
     until(lambda: gate.count == 1)
     before = node.engine.recoveries
@@ -154,10 +155,6 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     assert lost.result(30).status_code == 503
     assert decide(node, pool, "next").result(30).status_code == 201
     assert list_keys(node) == ["next"]
-
-
-async def _load_nothing(_: Any) -> None:
-    """Leave streams to the first request."""
 
 
 # --- streams that are found and loaded -------------------------------------------------------------------------------
@@ -183,8 +180,8 @@ def test_a_shard_is_lost_and_taken_again_while_its_streams_are_read(
 def test_a_stream_is_lost_and_taken_again_while_it_is_loaded(
     node: Local, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate(placements.rebuild_stream)
-    monkeypatch.setattr(placements, "rebuild_stream", gate)
+    gate = Gate(loading.rebuild_stream)
+    monkeypatch.setattr(loading, "rebuild_stream", gate)
     change_epoch(node)
     until(lambda: gate.count == 1)
     first = decide(node, pool, "first")

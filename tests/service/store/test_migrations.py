@@ -63,7 +63,7 @@ def check_migrated(path: Path) -> None:
         streams, unavailable = recover_all(store)
         assert not unavailable
         assert store.read_acknowledged() == {id_: fact["number"] for id_, fact in enumerate(facts.values(), 1)}
-        assert [token.name for token in store.read_tokens()] == ["reader", "writer"]
+        assert [token.name for token in store.tokens.read()] == ["reader", "writer"]
         for name, fact in facts.items():
             assert (streams[name].number, streams[name].chain.hex()) == (fact["number"], fact["chain"])
             assert len(list(streams[name].core.pending())) == fact["pending"]
@@ -89,7 +89,7 @@ def test_an_older_store_is_migrated_when_a_server_opens_it(old: Path, tmp_path: 
     pages = "SELECT name, rootpage FROM sqlite_master"
     assert query(old, pages) == query(tmp_path / "new.db", pages)
     with closing(SqliteStore(old, shared=True)) as store:
-        store.remove_all_tokens()
+        store.tokens.remove_all()
     with run_local(old) as service:  # which continues all streams
         service.decide("shop")
         assert service.create("new")["name"] == "new"
@@ -107,7 +107,7 @@ def test_what_is_only_in_the_write_ahead_log(old: Path, tmp_path: Path) -> None:
             crashed.with_name(f"b.db{suffix}").write_bytes(old.with_name(f"a.db{suffix}").read_bytes())
     content = {suffix: crashed.with_name(f"b.db{suffix}").read_bytes() for suffix in ("", "-wal")}
     with closing(SqliteStore(crashed)) as store:
-        assert [token.name for token in store.read_tokens()] == ["later", "reader", "writer"]
+        assert [token.name for token in store.tokens.read()] == ["later", "reader", "writer"]
     assert {suffix: (tmp_path / f"b.db.format-3{suffix}").read_bytes() for suffix in content} == content
 
 
@@ -270,8 +270,8 @@ def test_rows_are_converted(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(formats, "MIGRATIONS", (Migration(4, "names are loud", convert=shout),))
     with closing(SqliteStore(old)) as store:
-        assert [token.name for token in store.read_tokens()] == ["READER", "WRITER"]
-        assert store.add_token(Token("new", "h", True, 1.0))
+        assert [token.name for token in store.tokens.read()] == ["READER", "WRITER"]
+        assert store.tokens.add(Token("new", "h", True, 1.0))
 
 
 def test_postgresql_is_migrated_by_statements(monkeypatch: pytest.MonkeyPatch) -> None:

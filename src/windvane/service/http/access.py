@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, Store, Token
+from windvane.service.store import STORE_ERRORS, Token, TokenStore
 
 PREFIX = "wv_"
 RELOAD = 1.0  # seconds until a running server notices an added or removed token
@@ -26,10 +26,10 @@ MAX_CLIENTS = 10_000
 log = logging.getLogger("windvane.service")
 
 
-def create_token(store: Store, name: str, *, full: bool) -> str | None:
+def create_token(tokens: TokenStore, name: str, *, full: bool) -> str | None:
     """Add a token and return it; only its hash is stored. None: the name is in use."""
     secret = PREFIX + secrets.token_urlsafe(32)
-    return secret if store.add_token(Token(name, hash_token(secret), full, time.time())) else None
+    return secret if tokens.add(Token(name, hash_token(secret), full, time.time())) else None
 
 
 def hash_token(secret: str) -> str:
@@ -77,7 +77,7 @@ class Access:
     the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
     """
 
-    def __init__(self, store: Store, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
+    def __init__(self, store: TokenStore, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
         self._store, self._closed, self._report = store, closed, report
         self._limiter = RateLimiter(rate)
         self.charge = self._limiter.charge
@@ -121,7 +121,7 @@ class Access:
         self._tokens, self._read = tokens, now
 
     def _read_store(self) -> tuple[list[Token], bool]:
-        return self._store.read_tokens(), self._store.requires_token
+        return self._store.read(), self._store.are_required
 
     def needs_token(self) -> bool:
         """Return whether a token is needed, as of the last :meth:`refresh`."""

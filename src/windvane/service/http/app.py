@@ -17,18 +17,21 @@ from starlette.staticfiles import StaticFiles
 import windvane
 from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import erasure_routes, routes
+from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
-from windvane.service.store import STORE_ERRORS, Store
+from windvane.service.store import STORE_ERRORS, ServedStore
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
-ROUTERS = (*routes.ROUTERS, *erasure_routes.ROUTERS)
+ROUTERS = [
+    router for routes in (decision_routes, stream_routes, service_routes, erasure_routes) for router in routes.ROUTERS
+]
+"""Those with the most requests first, because routes are tried in order."""
 STATIC = resources.files("windvane.service") / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}  # the live page, and the interactive documentation
 DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
@@ -39,7 +42,7 @@ log = logging.getLogger("windvane.service")
 
 
 def create_app(
-    store: Store,
+    store: ServedStore,
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
@@ -109,7 +112,7 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
+    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
         forwarder=forwarder,

@@ -43,17 +43,16 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
         )
         for node in sorted(map_.nodes, key=lambda node: node.name)
     ]
-    unowned = sorted(set(range(placement.shards)) - map_.owners.keys())
-    return ClusterInfo(node=placement.node.name, shards=placement.shards, nodes=nodes, unowned=unowned)
+    unowned = sorted(set(range(placement.store.shards)) - map_.owners.keys())
+    return ClusterInfo(node=placement.node.name, shards=placement.store.shards, nodes=nodes, unowned=unowned)
 
 
 async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
     """Add the number of streams of every node, unless the database does not tell."""
-    store: Any = engine.store
-    if not info.nodes or engine.failure is not None:
+    if not info.nodes or engine.failure is not None or engine.placement is None:
         return info
     with contextlib.suppress(*STORE_ERRORS):
-        counts: dict[int, int] = await asyncio.to_thread(store.count_streams)
+        counts = await asyncio.to_thread(engine.placement.store.count_streams)
         nodes = [
             dataclasses.replace(node, streams=sum(counts.get(shard, 0) for shard in node.shards)) for node in info.nodes
         ]
@@ -72,8 +71,8 @@ async def list_streams(request: Request, engine: Engine, limit: int, after: str)
     parts = [own, *await _ask_others(request, placement.keeper, limit, after)]
     streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
     unavailable = {entry["name"]: entry for part in parts for entry in part["unavailable"]}
-    missing = set(range(placement.shards)).difference(*(part["shards"] for part in parts))
-    rows = await asyncio.to_thread(engine.store.read_streams, missing) if missing else []
+    missing = set(range(placement.store.shards)).difference(*(part["shards"] for part in parts))
+    rows = await asyncio.to_thread(placement.store.read_streams, missing) if missing else []
     unavailable |= {row.name: {"name": row.name, "reason": NOT_SERVED} for row in rows}
     page, rest = sorted(streams)[:limit], [part["next"] for part in parts if part["next"] is not None]
     has_more = len(streams) > limit or bool(rest)

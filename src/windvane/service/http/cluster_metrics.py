@@ -66,7 +66,7 @@ class ClusterNumbers(NamedTuple):
         keeper, outcomes = placement.keeper, {} if forwarder is None else dict(forwarder.outcomes)
         streams = {name: stream.number for name, stream in engine.streams.items()}
         numbers = cls(
-            node=placement.node.name, others=frozenset(), is_member=False, shards=placement.shards, unowned=0,
+            node=placement.node.name, others=frozenset(), is_member=False, shards=placement.store.shards, unowned=0,
             epochs={}, lease_seconds=0.0, skew=None, fenced=placement.fenced, forwarded=outcomes,
             streams=dict.fromkeys(engine.rows) | streams,
         )  # fmt: skip
@@ -76,7 +76,7 @@ class ClusterNumbers(NamedTuple):
         return numbers._replace(
             others=names - {placement.node.name},
             is_member=placement.node.name in names,
-            unowned=placement.shards - len(keeper.map.owners),
+            unowned=placement.store.shards - len(keeper.map.owners),
             epochs={shard: epoch for shard, epoch in keeper.epochs.items() if keeper.owns(shard) == epoch},
             lease_seconds=deadline - read_clock() if deadline else 0.0,
             skew=keeper.skew,

@@ -65,7 +65,7 @@ async def _find_log(engine: Engine, name: str) -> tuple[StreamRow, int]:
         return row, await asyncio.to_thread(engine.store.last_number, row.id)
     stream = await engine.find(name)
     number = stream.number
-    await engine.commit(stream)
+    await engine.journal.commit(stream)
     return stream.row, number
 
 

@@ -99,7 +99,7 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
     with closing(open_store(url)) as store:
         assert store.name == f"postgresql://guest@/shop?host={cluster.folder}"
         texts += [store.name, repr(store)]
-        store.add_token(Token("a", "b", True, 1.0))
+        store.tokens.add(Token("a", "b", True, 1.0))
         cluster.stop("immediate")
         with pytest.raises(DatabaseError) as failed:
             store.read_streams()
@@ -107,7 +107,7 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
             open_store(url)
         texts += [failed.value, repr(failed.value), refused.value, repr(refused.value), refused.value.where]
         cluster.start()
-        assert store.read_tokens()
+        assert store.tokens.read()
     for wrong in (cluster.url("shop", "guest", PASSWORD + "x"), cluster.url("nowhere", "guest", PASSWORD)):
         with rejects(error=StoreError, code="unreachable") as refused:
             open_store(wrong)

@@ -30,6 +30,7 @@ from windvane.service.store.postgres.schema import (
     read_timeline,
     write_meta,
 )
+from windvane.service.store.postgres.tokens import PostgresTokens
 from windvane.service.store.postgres.writing import (
     ERASE_MS,
     expel_nodes,
@@ -47,7 +48,6 @@ from windvane.service.store.records import (
     StoreError,
     StreamImport,
     StreamRow,
-    Token,
     TooManyStreamsError,
     seal_row,
 )
@@ -112,6 +112,7 @@ class PostgresStore(Lookups):
         self.name, self.is_checked = self.address.name, True
         self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
         self._needs_standby, self.shards = needs_standby, 0
+        self.tokens = PostgresTokens(self.query, self._transaction)
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         self._timeline: str | None = None  # of the database's log, when streams were read last
@@ -137,6 +138,11 @@ class PostgresStore(Lookups):
             with name_problems(self.address):
                 self.repair(pages=False)
         self._is_open = True
+
+    @property
+    def cluster(self) -> PostgresStore:
+        """What nodes that share the store need: the store itself."""
+        return self
 
     def close(self) -> None:
         """Close all connections."""
@@ -347,29 +353,3 @@ class PostgresStore(Lookups):
             for table in ("events", "snapshots", "baselines"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
             connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
-
-    # --- tokens ----------------------------------------------------------------------------------------------------
-
-    def add_token(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
-        row = seal_row("tokens", token.name, token.hash, int(token.full), float(token.created) + 0.0)
-        with self._transaction() as connection:
-            query = "INSERT INTO tokens VALUES (%s, %s, %s, %s, %b) ON CONFLICT DO NOTHING"
-            is_new = connection.execute(query, row).rowcount > 0
-            if is_new:
-                write_meta(connection, "guarded", "yes")
-            return is_new
-
-    def remove_token(self, name: str) -> bool:
-        """Return False if no token has this name. Every request still needs a token."""
-        with self._transaction() as connection:
-            is_removed = connection.execute("DELETE FROM tokens WHERE name = %s", (name,)).rowcount > 0
-            if is_removed:
-                write_meta(connection, "guarded", "yes")
-            return is_removed
-
-    def remove_all_tokens(self) -> None:
-        """Remove all tokens and turn authentication off: no request needs a token."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM tokens")
-            write_meta(connection, "guarded", "no")
