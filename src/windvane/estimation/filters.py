@@ -162,7 +162,8 @@ class FilterBank(KernelState):
 
     def assess(self, arms: Array, factors: Array) -> Assessment:
         """Let the acting expert of each lane, at a quantile of the weights from fast to slow, assess its arms."""
-        theta, out = np.empty((len(arms), arms.shape[2])), np.empty((3, *arms.shape[:2]))
+        n, K, d = arms.shape
+        theta, out = np.empty((n, d)), np.empty((3, n, K))
         with self.lock:
             self.kernels.assess_lanes(
                 arms, factors, self.indices, self.lanes, self.beliefs, self.dense, self.work, theta, out
