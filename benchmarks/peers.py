@@ -7,9 +7,9 @@
 
 The arms are the classes, and the reward is 1 if the class is right. All contenders get the same numbers: each field is
 scaled to [-1, 1] by its range in these rows (a constant field is 0). All have one parameter per class and field. The
-measured time is that of a decision and its reward, from a row as a dict to the updated model. The contenders take turns
-in chunks of rows, so that noise of the machine affects all of them. Times are medians over chunks, and a ratio is the
-median of the ratios of the chunks.
+measured time is the processor time of a decision and its reward, from a row as a dict to the updated model. The
+contenders take turns in chunks of rows, so that noise of the machine affects all of them. Times are medians over
+chunks, and a ratio is the median of the ratios of the chunks.
 
 Agent             the default: ``Agent(features=...)`` and nothing else
 Agent, BVD        ``policy="BVD-GLM-UCB"`` with a half-life of 100 decisions and S = 5
@@ -217,7 +217,7 @@ CONTENDERS: dict[str, Build] = {
 
 
 class Measurement(NamedTuple):
-    """Seconds per decision and reward in each chunk, and the mean reward."""
+    """Seconds of processor time per decision and reward in each chunk, and the mean reward."""
 
     seconds: np.ndarray
     mean_reward: float
@@ -257,9 +257,9 @@ def measure(stream: Stream, builds: dict[str, Build]) -> dict[str, Measurement]:
     for start in range(0, len(stream.rows), CHUNK):
         rows, labels = stream.rows[start : start + CHUNK], stream.labels[start : start + CHUNK]
         for name, contender in contenders.items():
-            began = time.perf_counter()
+            began = time.process_time()
             rewards[name] += play(contender, rows, labels)
-            seconds[name].append((time.perf_counter() - began) / len(rows))
+            seconds[name].append((time.process_time() - began) / len(rows))
     return {name: Measurement(np.array(seconds[name]), rewards[name] / len(stream.rows)) for name in builds}
 
 
