@@ -209,6 +209,8 @@ class Engine:
         """Refuse requests until the disk answers."""
         error = StalledDiskError(self.store.name, STALL_SECONDS)
         self.journal.give_up(error)
+        if self.placement is not None:
+            self.placement.rest()
         self.fail(error)
 
     async def _watch_disk(self) -> None:

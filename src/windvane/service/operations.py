@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from windvane.service.event_lookup import EventsNotLoadedError
 from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import STORE_ERRORS
+from windvane.service.store import STORE_ERRORS, NoConnectionError
 from windvane.service.streams import Done, Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import hold, is_slow, measure, wait_while_held
 
 if TYPE_CHECKING:
@@ -96,6 +98,9 @@ class Operations:
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
+            if isinstance(error, NoConnectionError):
+                self._set_aside(stream)
+                raise refuse_read(error) from None
             if isinstance(error, STORE_ERRORS):
                 engine.fail(error)
                 raise Problem("unavailable", "the store cannot be read") from None
@@ -116,7 +121,7 @@ class Operations:
         engine, name = self._engine, stream.name
         try:
             await engine.journal.flush()  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, engine.store)
+            rebuilt = await run_persistently(rebuild_stream, stream.row, engine.store)
         except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
             engine.fail(error)
             return

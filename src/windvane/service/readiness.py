@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, StoreError, is_damage
+from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, NoConnectionError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -90,6 +90,13 @@ class NotReady(NamedTuple):
         number = error.errno if isinstance(error, OSError) else None
         name = getattr(error, "sqlite_errorname", None) or errno.errorcode.get(number or 0)
         return cls.of("disk", f"{CAUSES['disk']} ({name})" if name else "")
+
+
+def refuse_read(error: BaseException) -> Problem:
+    """Return the problem of a request for which the store could not be read."""
+    if isinstance(error, NoConnectionError):
+        return Problem("unavailable", "all connections of this node to its database are in use; try again")
+    return Problem("unavailable", "the store cannot be read")
 
 
 def unavailable(failure: NotReady) -> Problem:

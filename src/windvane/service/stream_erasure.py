@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from windvane.agent.times import read_clock
 from windvane.service.baselines import build_baseline, read_baseline
 from windvane.service.decision_records import check_decision, describe_decision
+from windvane.service.event_lookup import check_stored, unreadable
 from windvane.service.problems import Problem
-from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.turns import hold, wait_while_held
@@ -57,9 +58,9 @@ def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
     events = check_decision(decision, stream.store.find_events(decisions=[(stream.id, decision)]))
     try:
         for event in events:
-            check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
+            check_stored(stream.store, event)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+        raise unreadable(error) from None
     return events
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from windvane.service.garbage import pause_garbage_collection
+from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import STORE_ERRORS, StreamRow, is_damage
+from windvane.service.store import STORE_ERRORS, NoConnectionError, StreamRow, is_damage
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.warmup import warm_up
@@ -63,7 +66,8 @@ class StreamLoader:
     async def _load_all(self, rows: Sequence[StreamRow]) -> None:
         for row in rows:
             while self._is_needed(row):  # the first load may have begun in an epoch that is over
-                await self.load(row)
+                with contextlib.suppress(Problem):
+                    await self.load(row)
 
     def _is_needed(self, row: StreamRow) -> bool:
         """Return whether a stream should be served here and is not."""
@@ -75,6 +79,8 @@ class StreamLoader:
         engine = self._engine
         try:
             stream, seconds = await self.run(self._rebuild, row)
+        except NoConnectionError as error:
+            raise refuse_read(error) from None
         except Exception as error:
             if isinstance(error, STORE_ERRORS) and not is_damage(error):
                 engine.fail(error)

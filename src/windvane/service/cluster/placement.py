@@ -26,6 +26,7 @@ from windvane.service.recovery import Recovery
 from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, StoreError, StreamRow
 from windvane.service.store.migrations import FORMAT
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import wait_while_held
 from windvane.warmup import warm_up
 
@@ -105,6 +106,8 @@ class Placement:
         self.epochs, self._fenced = dict(self._recovered), {}
         self._opening = {}
         self._loader.forget()
+        if self.keeper is not None:
+            self.keeper.resume()
         self._loader.begin(list(self._engine.rows.values()))
         self.sync()
 
@@ -141,6 +144,11 @@ class Placement:
         """Return the secret that all nodes share; empty before the database was reached."""
         return self._secret
 
+    def rest(self) -> None:
+        """Let other nodes take the streams until :meth:`open`, because commits stall here."""
+        if self.keeper is not None:
+            self.keeper.rest()
+
     def leave(self) -> None:
         """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
         if self.keeper is not None:
@@ -162,7 +170,7 @@ class Placement:
 
     async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
-            rows = await self._loader.run(self.store.read_streams, taken)
+            rows = await run_persistently(self.store.read_streams, taken)
             # A shard may have been lost and taken again meanwhile: its streams are read once more.
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, Token, TokenStore
 
 PREFIX = "wv_"
@@ -111,7 +112,7 @@ class Access:
             reading.result()
         except STORE_ERRORS as error:
             self._report(error)
-            raise Problem("unavailable", "the store cannot be read") from None
+            raise refuse_read(error) from None
 
     async def _reload(self) -> None:
         now = time.monotonic()

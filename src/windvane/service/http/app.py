@@ -24,6 +24,7 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
+from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
 
 MOST_BYTES = 4 << 20
@@ -143,7 +144,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, STORE_ERRORS):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
-        problem = Problem("unavailable", "the store cannot be read")
+        problem = refuse_read(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
     response = respond(problem)

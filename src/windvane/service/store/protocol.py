@@ -32,6 +32,9 @@ class ReadableStore(Protocol):
     name: str
     is_remote: bool
 
+    def read_transaction(self) -> AbstractContextManager[None]:
+        """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
+
     def read_streams(self) -> list[StreamRow]:
         """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
 
@@ -78,7 +81,8 @@ class EventStore(ReadableStore, Protocol):
         """
 
     def purge(self) -> bool:
-        """Delete what is left of erased data outside the tables; return whether nothing is left.
+        """Delete what is left of erased data: outside the tables, and of streams whose removal was interrupted. Return
+        whether nothing is left.
 
         :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
         """
@@ -204,9 +208,6 @@ class VerifiableStore(ReadableStore, CheckableStore, Protocol):
     @property
     def tokens(self) -> TokenStore:
         """The access tokens."""
-
-    def read_transaction(self) -> AbstractContextManager[None]:
-        """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
 
     def find_repeated_keys(self, stream: int) -> list[str]:
         """Return the keys that several events have."""

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from windvane.service.store.events import Event
-from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
+from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.pool import ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
 from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, is_sealed
 
@@ -116,7 +117,9 @@ class Lookups:
         """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
         order. A key or a decision comes with its stream."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
+        with self.reading() as connection, connection.hurrying():
+            rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
+        found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from windvane.service.cluster.membership import check_migration
 from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import check_migration
 from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
 
 OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED

@@ -18,8 +18,11 @@ import psycopg
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
-from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
+from windvane.service.store.postgres.connections import Address, Connection, check_replication
+from windvane.service.store.postgres.expulsion import expel_nodes
 from windvane.service.store.postgres.lookups import Lookups
+from windvane.service.store.postgres.pool import is_usable
+from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
@@ -32,8 +35,6 @@ from windvane.service.store.postgres.schema import (
 )
 from windvane.service.store.postgres.tokens import PostgresTokens
 from windvane.service.store.postgres.writing import (
-    ERASE_MS,
-    expel_nodes,
     fence_shard,
     insert_events,
     insert_states,
@@ -157,7 +158,7 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection:
+        with self.pool.borrow() as connection, connection.hurrying():
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -250,16 +251,27 @@ class PostgresStore(Lookups):
         """
         with self._writing:
             try:
-                with self.address.translate_errors(), check_replication(self._connect_writer()) as connection:
-                    write_batch(connection, events, snapshots, [*erasures], epochs)
+                with self.address.translate_errors():
+                    connection = self._connect_writer()
+                    with check_replication(connection), connection.hurrying():
+                        write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
             except BaseException:
+                if self._writer is not None and self._writer.closed:
+                    self.pool.drop_idle()  # what ended this one may have ended all
                 self._drop_writer()
                 raise
 
     def purge(self) -> bool:
-        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        """Delete what a process has left of streams that it was removing; return True: nothing is left.
+
+        PostgreSQL recycles its files and its log itself.
+        """
+        with self.reading() as connection:
+            streams = list_removed(connection)
+        for stream in streams:
+            self._delete_events(stream)
         return True
 
     def _connect_writer(self) -> Connection:
@@ -309,7 +321,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        with self._transaction() as connection:
+        with self._transaction() as connection, connection.hurrying():
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
@@ -346,10 +358,17 @@ class PostgresStore(Lookups):
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
-            connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
-            for table in ("events", "snapshots", "baselines"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
-            connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
+            mark_removed(connection, row.id)
+        self._delete_events(row.id)
+
+    def _delete_events(self, stream: int) -> None:
+        """Delete the events of a removed stream, each slice of them in a transaction of its own."""
+        last: int | None = 0
+        while last is not None:
+            with self._transaction() as connection:
+                last = delete_slice(connection, stream, last)
+        with self._transaction() as connection:
+            delete_mark(connection, stream)
