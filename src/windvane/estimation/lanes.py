@@ -10,41 +10,52 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, check_mask
+from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
+from windvane.kernels.anchors import refresh_lanes
+from windvane.kernels.history import NOT_BUILDING
 from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
 from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
 
-START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
+START_AT_ZERO = (
+    "now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed", "bent", "anchored",
+    "cut", "pause", "rest",
+)  # fmt: skip
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
 
 class LaneRows(KernelState):
-    """The arrays ``record``, ``dense`` and ``history`` of an estimator, with a lock and workspaces for kernels.
+    """The arrays ``record``, ``dense``, ``history`` and ``expansions`` of an estimator, with a lock and workspaces.
 
-    ``settings`` are the settings in the record: one number, or one per lane.
+    ``settings`` are the settings in the record: one number, or one per lane. ``expansions`` has rows of length 0 until
+    a history is long enough to be expanded.
     """
 
     scratch: ClassVar[tuple[str, ...]] = ("work", "workspaces")
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
-        "strayed", "dense", "history",
+        "strayed", "bent", "anchored", "cut", "built", "pause", "rest", "owed", "least", "dense", "history",
+        "expansions",
     )  # fmt: skip
-    flexible: ClassVar[tuple[str, ...]] = ("history",)
+    flexible: ClassVar[tuple[str, ...]] = ("history", "expansions")
     unbounded: ClassVar[tuple[str, ...]] = ("window", "error", "strayed")
 
-    def __init__(self, dim: int, lanes: int, link: Link, settings: Mapping[str, Any], *, remembers: bool) -> None:
-        self.dim, self.lanes, self.link = dim, lanes, link
+    def __init__(
+        self, dim: int, lanes: int, link: Link, settings: Mapping[str, Any], *, remembers: bool, expansion: Expansion
+    ) -> None:
+        self.dim, self.lanes, self.link, self.expansion = dim, lanes, link, expansion
         self.remembers = remembers  # whether observations are stored
         self.record = np.zeros(lanes, RECORD)
-        for name, value in settings.items():
+        for name, value in {**settings, **expansion.record_settings(dim, link)}.items():
             self.record[name] = value
         self.record["memory"] = _compute_memory(self.record)
         self.dense = np.zeros((lanes, dense_rows(dim, linearised=self.is_linearised), dim))
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
+        self.expansions = np.zeros((lanes, 0))
         self.filled = 0  # upper bound on ``end`` of all lanes
         self.prepare_scratch()
         self.reset()
@@ -52,6 +63,7 @@ class LaneRows(KernelState):
     def allocate(self) -> None:
         """Allocate the workspaces of kernels."""
         self.work = np.zeros((WORK, self.dim, self.dim))
+        self.table, self.multiplicity = self.expansion.tables(self.dim)
         self.workspaces = self._allocate_workspaces(self.history.shape[2])
 
     @contextmanager
@@ -59,12 +71,13 @@ class LaneRows(KernelState):
         """Yield a copy that shares the history and the lock. Solving it does not change where a later solve starts."""
         with self.lock:
             twin = object.__new__(type(self))
-            vars(twin).update({**vars(self), "record": self.record.copy(), "dense": self.dense.copy()})
+            copies = {name: getattr(self, name).copy() for name in ("record", "dense", "expansions")}
+            vars(twin).update({**vars(self), **copies})
             yield twin
 
     def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array]]:
         """Return a list with the first pair of scratch arrays for histories of this capacity."""
-        return [(self.work, np.zeros((BUFFERS, max(1, capacity))))]
+        return [(self.work, np.zeros((BUFFERS, max(1, capacity, self.expansion.capacity(self.dim)))))]
 
     def workspace(self, number: int) -> tuple[Array, Array]:
         """Return the ``number``-th pair of scratch arrays, ``work`` and ``buffers``. Each thread needs its own."""
@@ -79,7 +92,11 @@ class LaneRows(KernelState):
         with self.lock:
             for name in START_AT_ZERO:
                 self.record[name][is_reset] = 0
-            self.record["scale"][is_reset] = 1.0
+            for name in ("scale", "owed"):
+                self.record[name][is_reset] = 1.0
+            self.record["built"][is_reset] = NOT_BUILDING
+            self.record["least"][is_reset] = self.record["floor"][is_reset]
+            self.expansions[is_reset] = 0.0
             self.dense[is_reset, :VECTORS] = 0.0
             for first in range(VECTORS, self.dense.shape[1], d):  # V, V_tilde and, if linearised, H
                 scalar = self.record["floor" if first < VECTORS + 2 * d else "ridge"][is_reset]
@@ -112,11 +129,35 @@ class LaneRows(KernelState):
         if self.filled == capacity:
             record, longest = self.record.copy(), int(self.remembered.max())
             record["end"], record["start"] = self.remembered, 0
+            for name, limit in self._relative_limits().items():
+                record[name] = limit
             capacity = capacity if 2 * longest <= capacity else 2 * capacity
             moved, workspaces = self._move_to_front(capacity), self._allocate_workspaces(capacity)
             # One statement, so that an interrupt leaves either the old arrays or the new ones.
             self.record, self.history, self.filled, self.workspaces = record, moved, longest, workspaces
         self.filled += 1
+        if self.expansions.shape[1] == 0 and self._can_expand(self.filled):
+            self.expansions = self._allocate_expansions()
+
+    def _can_expand(self, entries: int) -> bool:
+        return self.expansion.order > 0 and entries >= 2 * self.expansion.recent
+
+    def _allocate_expansions(self) -> Array:
+        return np.zeros((self.lanes, self.expansion.width(self.dim)))
+
+    def _relative_limits(self) -> State:
+        """Return the limits of the expansions, counted from the first observation of each lane."""
+        start, built = self.record["start"], self.record["built"]
+        return {
+            "cut": np.maximum(self.record["cut"] - start, 0),
+            "built": np.where(built == NOT_BUILDING, NOT_BUILDING, built - start),
+        }
+
+    def _read_expansions(self) -> Array:
+        """Return a copy of the tensors, with zeros in lanes without; rows of length 0 if no lane has any."""
+        is_active = (self.record["anchored"] == 1) | (self.record["built"] != NOT_BUILDING)
+        width = self.expansion.stored_width(self.dim) if is_active.any() else 0
+        return np.where(is_active[:, None], self.expansions[:, :width], 0.0)
 
     def _move_to_front(self, capacity: int) -> Array:
         """Return a copy of the histories, each moved to the front of a row of this capacity."""
@@ -130,17 +171,23 @@ class LaneRows(KernelState):
         with self.lock:
             count = self.remembered
             own = {"count": count, "dense": self.dense.copy(), "history": self._move_to_front(int(count.max()))}
+            own |= {**self._relative_limits(), "expansions": self._read_expansions()}
             return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
 
     def prepare_fields(self, fields: State) -> dict[str, Any]:
         """Return the arrays for checked fields."""
         record, longest = self.record.copy(), fields["history"].shape[2]
-        for name in set(self.stored) - {"count", "dense", "history"}:
+        for name in set(self.stored) - {"count", "dense", "history", "expansions"}:
             record[name] = fields[name]
         record["start"], record["end"], record["memory"] = 0, fields["count"], _compute_memory(record)
         capacity = max(longest, self.history.shape[2])
         rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
         rows["history"][:, :, :longest] = fields["history"]
+        stored, rows["expansions"] = fields["expansions"], np.zeros((self.lanes, 0))
+        if stored.shape[1] or self._can_expand(longest):
+            rows["expansions"] = self._allocate_expansions()
+            rows["expansions"][:, : stored.shape[1]] = stored
+            refresh_lanes(record, rows["expansions"], self.table, self.multiplicity, self.dim)
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
 
     def map_fields(self, successor: LaneRows, change: CoordinateChange) -> State:
@@ -156,6 +203,11 @@ class LaneRows(KernelState):
         points = np.swapaxes(change.move(np.swapaxes(history[:, :d], 1, 2), factor), 1, 2)
         fields["dense"], fields["history"] = np.concatenate(rows, axis=1), np.concatenate([points, history[:, d:]], 1)
         fields["status"] = np.full_like(fields["status"], LOST)
+        for name in ("anchored", "cut", "pause", "rest", "bent"):  # expansions are built anew
+            fields[name] = np.zeros_like(fields[name])
+        fields["built"], fields["owed"] = np.full_like(fields["built"], NOT_BUILDING), np.ones_like(fields["owed"])
+        fields["least"] = successor.record["floor"].copy()
+        fields["expansions"] = np.zeros((self.lanes, 0))
         return fields
 
     def check_fields(self, fields: State, path: str) -> None:

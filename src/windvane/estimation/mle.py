@@ -43,6 +43,8 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
 from windvane.estimation.base import Estimator, check_finite, shape_error
+from windvane.estimation.expansion import Expansion
+from windvane.estimation.forgetting import NEVER, Forgetting
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
@@ -98,19 +100,32 @@ class MaximumLikelihoodEstimator(Estimator):
 
     is_linearised: ClassVar[bool] = True
 
+    def __init__(
+        self, dim: int, link: str | Link = "logistic", *, forgetting: Forgetting = NEVER, S: float = 1.0,
+        L: float = 1.0, lam: float = 1.0, lanes: int = 1, tolerance: float = 1e-6, expansion: Expansion | None = None,
+    ) -> None:  # fmt: skip
+        self.own_expansion = expansion
+        super().__init__(dim, link, forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes, tolerance=tolerance)
+
+    def choose_expansion(self, dim: int, link: Link, *, has_window: bool) -> Expansion:
+        """Return the settings that were passed, or those for the dimension."""
+        return self.own_expansion or Expansion.choose(dim, link, has_window=has_window)
+
     @property
     def pass_cost(self) -> float:
-        """Approximate number of multiply-adds of one pass over all histories. It decides whether to use threads."""
-        return float(self.lanes * self.filled * (10 + self.dim * self.dim // 2))
+        """Approximate number of multiply-adds of one evaluation in all lanes. It decides whether to use threads."""
+        is_expanded = self.expansions.shape[1] > 0 and self.record["anchored"].all()
+        entries = 2 * self.expansion.recent if is_expanded else self.filled
+        return float(self.lanes * entries * (10 + self.dim * self.dim // 2))
 
     def solve(self) -> Array:
         """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
-            rows = (self.record, self.dense, self.history)
+            tables, rows = (self.table, self.multiplicity), (self.record, self.dense, self.history, self.expansions)
             if self.lanes == 1:  # without the overhead of threads
-                self.kernels.solve_lanes(*rows, *self.workspaces[0])
+                self.kernels.solve_lanes(*tables, *rows, *self.workspaces[0])
             else:
-                over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
+                over_lanes(self.kernels.solve_lanes, self.pass_cost, tables, rows, self.workspace)
             return self.dense[:, THETA_HAT].copy()
 
     @property
@@ -151,7 +166,8 @@ class MaximumLikelihoodEstimator(Estimator):
             raise shape_error("beta", beta, (n,))
         projection = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
         with self.lock:
-            rows = (beta, projection.theta, projection.eta, projection.report, self.record, self.dense, self.history)
+            results = (projection.theta, projection.eta, projection.report)
+            rows = (beta, *results, self.record, self.dense, self.history, self.expansions)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:

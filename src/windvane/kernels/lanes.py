@@ -33,6 +33,15 @@ RECORD = np.dtype(
         ("gamma", np.float64),
         ("window", np.float64),  # infinite without a window
         ("memory", np.float64),  # age beyond which an observation can be dropped
+        # settings of the expansion (see :mod:`windvane.kernels.expansion`)
+        ("order", np.int64),  # Taylor polynomials of mu have this degree, which is even; 0: nothing is expanded
+        ("recent", np.int64),  # observations that always stay exact
+        ("rate", np.int64),  # observations that one solve may add to an expansion
+        ("sums", np.int64),  # length of the packed tensors S
+        ("moments", np.int64),  # length of the packed tensor M
+        ("columns", np.int64),  # number of monomials of degree below ``order``
+        ("remainder", np.float64),  # sup |mu^(order + 1)| / (order + 1)!, up to a factor that depends on theta
+        ("budget", np.float64),  # largest certified effect of an expansion on theta_hat
         # clock
         ("now", np.float64),  # rounds since the lane started or was reset
         ("origin", np.float64),  # reference time of the stored weights
@@ -47,6 +56,21 @@ RECORD = np.dtype(
         ("passes", np.int64),  # passes over the history in the last solve
         ("error", np.float64),  # bound on the error of theta_hat after the last solve
         ("strayed", np.float64),  # bound on the distance between theta_hat and the points where H was evaluated
+        ("bent", np.float64),  # bound on the error of H by an expansion, relative to its smallest eigenvalue
+        # expansion
+        ("anchored", np.int64),  # 1 if there is an expansion to use
+        ("cut", np.int64),  # the expansion represents the entries before this one
+        ("built", np.int64),  # the next expansion contains the entries before this one; -1 if none is being built
+        ("pause", np.int64),  # solves until another expansion can be begun
+        ("rest", np.int64),  # length of the last pause
+        ("owed", np.float64),  # factor by which stored weights were rescaled since the tensors were last brought along
+        ("least", np.float64),  # lower bound on the smallest eigenvalue of V
+        # the last evaluation of g, not part of the state
+        ("first", np.int64),  # entries from this one on were summed
+        ("expanded", np.int64),  # 1 if the others were represented by the expansion
+        ("slack", np.float64),  # bound on its effect on a root, the largest since this field was set to 0
+        ("bend", np.float64),  # ``bent`` for H at this point
+        ("stale", np.int64),  # 1 if the tensors have changed since they were laid out
     ],
     align=True,
 )
@@ -60,6 +84,8 @@ VECTORS = 3
 # Rows of ``buffers[BUFFERS, capacity]``: z, mu(z), mu'(z) of every entry, then scratch space for one block.
 Z, MEAN, SLOPE, FACTOR, SCALED, SCRATCH = 0, 1, 2, 3, 4, 6
 BUFFERS = 8
+
+CHUNK = 32  # observations that enter an expansion at a time: their monomials fit in the L2 cache
 
 WORK = 24  # matrices in ``work[WORK, d, d]``, the workspace of the solvers
 
@@ -91,3 +117,9 @@ def H_of(row: np.ndarray) -> np.ndarray:
 def is_linearised(row: np.ndarray) -> bool:
     """Return whether a lane has (pull, H)."""
     return row.shape[0] > VECTORS + 2 * row.shape[1]
+
+
+@compiled_view
+def vector(buffers: np.ndarray, i: int) -> np.ndarray:
+    """Return the ``i``-th vector of CHUNK numbers in ``buffers``, as a view."""
+    return buffers[i % BUFFERS, (i // BUFFERS) * CHUNK : (i // BUFFERS + 1) * CHUNK]
