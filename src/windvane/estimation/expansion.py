@@ -20,7 +20,8 @@ from windvane.links import Link
 ORDERS = {1: 10, 2: 10, 3: 8, 4: 8, 5: 6, 6: 6, 7: 4, 8: 4, 9: 4, 10: 4}
 SMALL = 4  # dimensions up to which an evaluation of the expansion costs no more than about 100 observations
 RECENT = 128, 512  # observations that stay exact, in small and in larger dimensions: they cost as much as the expansion
-RATE = 128, 128  # observations that one solve may add
+YOUNG = 4096  # observations of the level that is renewed more often
+RATE = 128  # observations that one solve may add
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Expansion:
         Degree of the Taylor polynomials, an even number; 0 to sum the whole history in every evaluation.
     recent
         Number of observations that are never expanded. A history is expanded once it is twice as long.
+    young
+        About as many older ones have an expansion of their own, which is renewed more often.
     rate
         Number of observations that one solve may add to an expansion.
     """
 
     order: int = 0
     recent: int = 0
+    young: int = 0
     rate: int = 0
 
     @classmethod
@@ -47,14 +51,14 @@ class Expansion:
         if dim not in ORDERS or has_window or math.isinf(link.remainder(ORDERS[dim])):
             return cls()
         is_large = dim > SMALL
-        return cls(ORDERS[dim], RECENT[is_large], RATE[is_large])
+        return cls(ORDERS[dim], RECENT[is_large], YOUNG, RATE)
 
     def record_settings(self, dim: int, link: Link) -> dict[str, Any]:
         """Return the settings in the record of a lane."""
         sums, moments, columns = self._lengths(dim)
         remainder = link.remainder(self.order) if self.order else 0.0
         return {
-            "order": self.order, "recent": self.recent, "rate": self.rate, "remainder": remainder,
+            "order": self.order, "recent": self.recent, "young": self.young, "rate": self.rate, "remainder": remainder,
             "sums": sums, "moments": moments, "columns": columns,
         }  # fmt: skip
 

@@ -14,14 +14,14 @@ from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
 from windvane.kernels.anchors import refresh_lanes
 from windvane.kernels.history import NOT_BUILDING
-from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
+from windvane.kernels.lanes import BUFFERS, FRESH, LEVELS, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
 from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
 
 START_AT_ZERO = (
     "now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed", "bent", "anchored",
-    "cut", "pause", "rest",
+    "edge", "base", "pause", "rest",
 )  # fmt: skip
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
@@ -38,7 +38,7 @@ class LaneRows(KernelState):
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
-        "strayed", "bent", "anchored", "cut", "built", "pause", "rest", "owed", "least", "dense", "history",
+        "strayed", "bent", "anchored", "edge", "base", "built", "pause", "rest", "owed", "least", "dense", "history",
         "expansions",
     )  # fmt: skip
     flexible: ClassVar[tuple[str, ...]] = ("history", "expansions")
@@ -55,7 +55,7 @@ class LaneRows(KernelState):
         self.record["memory"] = _compute_memory(self.record)
         self.dense = np.zeros((lanes, dense_rows(dim, linearised=self.is_linearised), dim))
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
-        self.expansions = np.zeros((lanes, 0))
+        self.expansions = np.zeros((lanes, LEVELS, 0))
         self.filled = 0  # upper bound on ``end`` of all lanes
         self.prepare_scratch()
         self.reset()
@@ -136,28 +136,29 @@ class LaneRows(KernelState):
             # One statement, so that an interrupt leaves either the old arrays or the new ones.
             self.record, self.history, self.filled, self.workspaces = record, moved, longest, workspaces
         self.filled += 1
-        if self.expansions.shape[1] == 0 and self._can_expand(self.filled):
+        if self.expansions.shape[2] == 0 and self._can_expand(self.filled):
             self.expansions = self._allocate_expansions()
 
     def _can_expand(self, entries: int) -> bool:
         return self.expansion.order > 0 and entries >= 2 * self.expansion.recent
 
     def _allocate_expansions(self) -> Array:
-        return np.zeros((self.lanes, self.expansion.width(self.dim)))
+        return np.zeros((self.lanes, LEVELS, self.expansion.width(self.dim)))
 
     def _relative_limits(self) -> State:
         """Return the limits of the expansions, counted from the first observation of each lane."""
         start, built = self.record["start"], self.record["built"]
         return {
-            "cut": np.maximum(self.record["cut"] - start, 0),
-            "built": np.where(built == NOT_BUILDING, NOT_BUILDING, built - start),
+            "edge": np.maximum(self.record["edge"] - start[:, None], 0),
+            "base": np.maximum(self.record["base"] - start, 0),
+            "built": np.where(built == NOT_BUILDING, NOT_BUILDING, built - start[:, None]),
         }
 
     def _read_expansions(self) -> Array:
         """Return a copy of the tensors, with zeros in lanes without; rows of length 0 if no lane has any."""
         is_active = (self.record["anchored"] == 1) | (self.record["built"] != NOT_BUILDING)
         width = self.expansion.stored_width(self.dim) if is_active.any() else 0
-        return np.where(is_active[:, None], self.expansions[:, :width], 0.0)
+        return np.where(is_active[..., None], self.expansions[..., :width], 0.0)
 
     def _move_to_front(self, capacity: int) -> Array:
         """Return a copy of the histories, each moved to the front of a row of this capacity."""
@@ -183,10 +184,10 @@ class LaneRows(KernelState):
         capacity = max(longest, self.history.shape[2])
         rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
         rows["history"][:, :, :longest] = fields["history"]
-        stored, rows["expansions"] = fields["expansions"], np.zeros((self.lanes, 0))
-        if stored.shape[1] or self._can_expand(longest):
+        stored, rows["expansions"] = fields["expansions"], np.zeros((self.lanes, LEVELS, 0))
+        if stored.shape[2] or self._can_expand(longest):
             rows["expansions"] = self._allocate_expansions()
-            rows["expansions"][:, : stored.shape[1]] = stored
+            rows["expansions"][:, :, : stored.shape[2]] = stored
             refresh_lanes(record, rows["expansions"], self.table, self.multiplicity, self.dim)
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
 
@@ -203,11 +204,11 @@ class LaneRows(KernelState):
         points = np.swapaxes(change.move(np.swapaxes(history[:, :d], 1, 2), factor), 1, 2)
         fields["dense"], fields["history"] = np.concatenate(rows, axis=1), np.concatenate([points, history[:, d:]], 1)
         fields["status"] = np.full_like(fields["status"], LOST)
-        for name in ("anchored", "cut", "pause", "rest", "bent"):  # expansions are built anew
+        for name in ("anchored", "edge", "base", "pause", "rest", "bent"):  # expansions are built anew
             fields[name] = np.zeros_like(fields[name])
         fields["built"], fields["owed"] = np.full_like(fields["built"], NOT_BUILDING), np.ones_like(fields["owed"])
         fields["least"] = successor.record["floor"].copy()
-        fields["expansions"] = np.zeros((self.lanes, 0))
+        fields["expansions"] = np.zeros((self.lanes, LEVELS, 0))
         return fields
 
     def check_fields(self, fields: State, path: str) -> None:

@@ -114,7 +114,7 @@ class MaximumLikelihoodEstimator(Estimator):
     @property
     def pass_cost(self) -> float:
         """Approximate number of multiply-adds of one evaluation in all lanes. It decides whether to use threads."""
-        is_expanded = self.expansions.shape[1] > 0 and self.record["anchored"].all()
+        is_expanded = self.expansions.shape[2] > 0 and self.record["anchored"][:, 0].all()
         entries = 2 * self.expansion.recent if is_expanded else self.filled
         return float(self.lanes * entries * (10 + self.dim * self.dim // 2))
 

@@ -1,12 +1,22 @@
-"""How expansions are built and renewed: a bounded number of observations in each round, so that no round pays for all.
+"""How expansions are built and renewed: a bounded number of observations in each solve, so that none pays for all.
 
-An expansion (:mod:`windvane.kernels.expansion`) is used until theta_hat has moved so far from its center that the
-certified error of g reaches a share of what is accepted. The next one is then built around the present theta_hat, from
-the oldest observation on, while the current one stays in use. When it has reached ``cut`` it takes over.
+A level's expansion (:mod:`windvane.kernels.expansion`) is used until theta_hat has moved so far from its center that
+the certified error of g reaches a share of what is accepted. The next one is then built around the present theta_hat,
+from its oldest observation on, while the current one stays in use. When it has reached the newest observation of the
+level it takes over.
 
-The most recent observations stay exact. Those that are older enter the expansion in use CHUNK at a time. A late reward
-always enters among the exact ones, whatever its age, and waits there for its turn: its weight is that of its age
-either way.
+==============  =====================================  ==================================================
+observations    in the history                         where
+==============  =====================================  ==================================================
+old             ``start <= i < edge[1]``               level 1
+young           ``edge[1] <= i < edge[0]``             level 0, about ``young`` of them
+recent          ``edge[0] <= i < end``                 exact, at least ``recent`` of them
+==============  =====================================  ==================================================
+
+Recent observations enter level 0 CHUNK at a time. The oldest of level 0 pass on to level 1 whenever level 0 is renewed:
+the next expansion of level 0 begins at ``base``, and what lies before is added to level 1 when it takes over. A late
+reward always enters among the recent ones, whatever its age, and waits there for its turn: its weight is that of its
+age either way.
 
 The center lies halfway between theta_hat and its radial projection onto the ball, because policies evaluate g at
 theta_hat and near the projection. Far outside the ball the projection is the center.
@@ -21,16 +31,17 @@ import math
 
 import numpy as np
 
-from windvane.kernels.expansion import SLACK, block_of, bound_remainder, derived_of, refresh
+from windvane.kernels.expansion import SLACK, block_of, bound_curvature, bound_remainder, delta_of, refresh
 from windvane.kernels.history import NOT_BUILDING
 from windvane.kernels.jit import compiled, compiled_inner
-from windvane.kernels.lanes import CHUNK, THETA_HAT, V_of
+from windvane.kernels.lanes import CHUNK, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
 
 RENEW = 0.1  # share of the accepted error at which the next expansion is begun
 FIRST_PAUSE, LONGEST_PAUSE = 16, 4096  # solves without a new expansion after one that came too late
 FAR = 0.5  # relative to S: beyond this distance from the ball the center is the projection of theta_hat
+MOST_PASSED_ON = 256  # observations that pass from level 0 to level 1 at once
 HALVINGS = 4  # bisection steps for lambda_min(V), in the logarithm
 
 
@@ -54,49 +65,109 @@ def least_eigenvalue(matrix: np.ndarray, lower: np.ndarray, column: np.ndarray) 
 
 @compiled_inner
 def _add(
-    lane: np.void, expansion: np.ndarray, number: int, rows: np.ndarray, first: int, n: int, d: int,
-    buffers: np.ndarray,
-) -> None:  # fmt: skip
-    """Add entries to a block."""
-    block, derived = block_of(expansion, lane, d, number), derived_of(expansion, lane, d)
+    lane: np.void, level: np.ndarray, number: int, rows: np.ndarray, first: int, end: int, d: int, buffers: np.ndarray
+) -> None:
+    """Add entries to a block of a level."""
+    block, counts = block_of(level, lane, d, number), delta_of(level, lane, d)[d:]
     sums, moments = block[d : d + lane["sums"]], block[d + lane["sums"] : d + lane["sums"] + lane["moments"]]
-    at = lane["columns"] * (d * (d + 1) // 2) + lane["moments"] + d
-    counts = derived[at : at + d]
-    link, order, columns = lane["link"], lane["order"], lane["columns"]
-    last = block.shape[0] - 1
-    block[last] += add_entries(link, order, columns, rows, first, n, block[:d], sums, moments, counts, buffers)
+    link, order, columns, last = lane["link"], lane["order"], lane["columns"], block.shape[0] - 1
+    while first < end:
+        n = min(CHUNK, end - first)
+        block[last] += add_entries(link, order, columns, rows, first, n, block[:d], sums, moments, counts, buffers)
+        first += n
 
 
 @compiled_inner
-def _use(lane: np.void, row: np.ndarray, expansion: np.ndarray, point: np.ndarray) -> float:
-    """Return the share of the accepted error that the expansion takes at theta_hat or at its projection."""
+def _measure_use(lane: np.void, row: np.ndarray, level: np.ndarray, point: np.ndarray) -> float:
+    """Return the share of the accepted error that a level takes at theta_hat or at its projection."""
     theta, S = row[THETA_HAT], lane["S"]
     length, largest = norm(theta), 0.0
     for end in range(2):
         factor = 1.0 if end == 0 or length <= S else S / length
+        if end == 0 and length > (1.0 + FAR) * S:
+            continue
         for j in range(theta.shape[0]):
             point[j] = factor * theta[j]
-        error, _, curvature = bound_remainder(lane, expansion, point)
-        share = SLACK * error / (lane["budget"] * curvature) if curvature > 0.0 else math.inf
-        is_far = length > (1.0 + FAR) * S
-        if not (is_far and end == 0):
-            largest = max(largest, share)
+        error, _ = bound_remainder(lane, level, point)
+        accepted = lane["budget"] * bound_curvature(lane, lane["L"] * factor * length)
+        largest = max(largest, SLACK * error / accepted if accepted > 0.0 else math.inf)
     return largest
 
 
 @compiled_inner
-def _begin(lane: np.void, row: np.ndarray, expansion: np.ndarray) -> None:
-    """Begin a new expansion around the present theta_hat."""
+def _begin(lane: np.void, row: np.ndarray, level: np.ndarray, number: int) -> None:
+    """Begin the next expansion of a level around the present theta_hat."""
     theta, S = row[THETA_HAT], lane["S"]
     d, length = theta.shape[0], norm(theta)
-    block = block_of(expansion, lane, d, 1)
+    block = block_of(level, lane, d, 1)
     for i in range(block.shape[0]):
         block[i] = 0.0
     projection = 1.0 if length <= S else S / length
     factor = projection if length > (1.0 + FAR) * S else 0.5 * (1.0 + projection)
     for j in range(d):
         block[j] = factor * theta[j]
-    lane["built"] = lane["start"]
+    if number == 0:
+        excess = min(lane["edge"][0] - lane["edge"][1] - lane["young"], MOST_PASSED_ON)
+        lane["base"] = lane["edge"][1] + (max(excess, 0) if lane["anchored"][1] == 1 else 0)
+        lane["built"][0] = lane["base"]
+    else:
+        lane["built"][1] = lane["start"]
+
+
+@compiled_inner
+def _take_over(
+    lane: np.void, expansion: np.ndarray, number: int, rows: np.ndarray, d: int, buffers: np.ndarray
+) -> None:
+    """Use the expansion of a level that has been built."""
+    level, built = expansion[number], lane["built"][number]
+    copy(block_of(level, lane, d, 1), block_of(level, lane, d, 0))
+    lane["stale"][number] = 1
+    if number == 0:
+        if lane["base"] > lane["edge"][1]:
+            _add(lane, expansion[1], 0, rows, lane["edge"][1], lane["base"], d, buffers)
+            lane["edge"][1], lane["stale"][1] = lane["base"], 1
+        lane["edge"][0] = built
+    elif lane["anchored"][1] == 0:  # the first one: level 0 contained its entries until now
+        lane["edge"][0], lane["edge"][1] = built, built
+        lane["anchored"][0], lane["built"][0] = 0, NOT_BUILDING
+    lane["anchored"][number], lane["built"][number] = 1, NOT_BUILDING
+
+
+@compiled_inner
+def _bring_weights(lane: np.void, expansion: np.ndarray, d: int) -> None:
+    """Multiply all tensors by ``owed``."""
+    for number in range(LEVELS):
+        for half in range(2):
+            tensors = block_of(expansion[number], lane, d, half)[d:]
+            for i in range(tensors.shape[0]):
+                tensors[i] *= lane["owed"]
+        lane["stale"][number] = 1
+    lane["owed"] = 1.0
+
+
+@compiled_inner
+def _find_goal(lane: np.void, number: int) -> int:
+    """Return the entry before which the next expansion of a level ends, or -1 if the level must wait."""
+    newest = lane["end"] - lane["recent"]
+    if lane["anchored"][number] == 1:
+        return lane["edge"][number]
+    is_long = newest - lane["start"] > lane["young"] + MOST_PASSED_ON
+    if number == 1:
+        return newest - lane["young"] if is_long else -1
+    if lane["anchored"][1] == 0 and is_long:
+        return -1  # level 1 comes first
+    return newest if newest - lane["edge"][1] >= lane["recent"] else -1
+
+
+@compiled_inner
+def _lay_out(
+    lane: np.void, expansion: np.ndarray, d: int, table: np.ndarray, multiplicity: np.ndarray
+) -> None:
+    """Lay out the tensors that have changed."""
+    for number in range(LEVELS):
+        if lane["anchored"][number] == 1 and lane["stale"][number] == 1:
+            refresh(lane, expansion[number], d, table, multiplicity)
+            lane["stale"][number] = 0
 
 
 @compiled_inner
@@ -111,55 +182,50 @@ def maintain(
     buffers: np.ndarray,
 ) -> None:
     """Do the share of one solve: absorb observations that are no longer recent, build, renew."""
-    d = row.shape[1]
-    end, recent = lane["end"], lane["recent"]
-    if expansion.shape[0] == 0 or (lane["anchored"] == 0 and end - lane["start"] < 2 * recent):
+    if expansion.shape[1] == 0 or lane["end"] - lane["start"] < 2 * lane["recent"]:
         return
-    size = block_of(expansion, lane, d, 0).shape[0]
+    d, point, left = row.shape[1], work[1, 0], lane["rate"]
     if lane["owed"] != 1.0:
-        for i in range(2 * size):
-            is_center = i % size < d
-            expansion[i] *= 1.0 if is_center else lane["owed"]
-        lane["owed"] = 1.0
-        lane["stale"] = 1
-    lane["least"] = least_eigenvalue(V_of(row), work[0], work[1, 0])
-    left = lane["rate"]
-    while lane["anchored"] == 1 and left > 0 and end - lane["cut"] >= recent + CHUNK:
-        _add(lane, expansion, 0, rows, lane["cut"], CHUNK, d, buffers)
-        lane["cut"] += CHUNK
-        lane["stale"] = 1
+        _bring_weights(lane, expansion, d)
+    lane["least"] = least_eigenvalue(V_of(row), work[0], point)
+    while lane["anchored"][0] == 1 and left > 0 and lane["end"] - lane["edge"][0] >= lane["recent"] + CHUNK:
+        _add(lane, expansion[0], 0, rows, lane["edge"][0], lane["edge"][0] + CHUNK, d, buffers)
+        lane["edge"][0] += CHUNK
+        lane["stale"][0] = 1
         left -= CHUNK
-    is_new = False
-    if lane["built"] != NOT_BUILDING:
-        goal = lane["cut"] if lane["anchored"] == 1 else end - recent
-        left = lane["rate"]
-        while left > 0 and lane["built"] < goal:
-            n = min(CHUNK, goal - lane["built"])
-            _add(lane, expansion, 1, rows, lane["built"], n, d, buffers)
-            lane["built"] += n
-            left -= n
-        if lane["built"] >= goal:
-            copy(block_of(expansion, lane, d, 1), block_of(expansion, lane, d, 0))
-            lane["anchored"], lane["cut"], lane["built"], lane["stale"] = 1, lane["built"], NOT_BUILDING, 1
+    for number in range(LEVELS):
+        goal, is_new = _find_goal(lane, number), False
+        first = lane["built"][number]
+        if goal < 0:
+            continue
+        if first != NOT_BUILDING:
+            end = max(min(goal, first + max(left, 0)), first)
+            _add(lane, expansion[number], 1, rows, first, end, d, buffers)
+            lane["built"][number] = end
+            left -= end - first
+            if end < goal:
+                continue
+            _take_over(lane, expansion, number, rows, d, buffers)
             is_new = True
-    if lane["anchored"] == 1 and lane["stale"] == 1:
-        refresh(lane, expansion, d, table, multiplicity)
-        lane["stale"] = 0
-    if lane["built"] == NOT_BUILDING:
-        share = _use(lane, row, expansion, work[1, 0]) if lane["anchored"] == 1 else math.inf
+        _lay_out(lane, expansion, d, table, multiplicity)
+        share = math.inf
+        if lane["anchored"][number] == 1:
+            share = _measure_use(lane, row, expansion[number], point)
         if is_new:
-            lane["rest"] = 0 if share <= 1.0 else min(max(2 * lane["rest"], FIRST_PAUSE), LONGEST_PAUSE)
-            lane["pause"] = lane["rest"]
-        if lane["pause"] > 0:
-            lane["pause"] -= 1
-        elif not share <= RENEW:
-            _begin(lane, row, expansion)
+            lane["rest"][number] = 0 if share <= 1.0 else min(max(2 * lane["rest"][number], FIRST_PAUSE), LONGEST_PAUSE)
+            lane["pause"][number] = lane["rest"][number]
+        is_long = number == 0 and lane["edge"][0] - lane["edge"][1] > lane["young"] + MOST_PASSED_ON
+        if lane["pause"][number] > 0:
+            lane["pause"][number] -= 1
+        elif not share <= RENEW or is_long and lane["anchored"][1] == 1:
+            _begin(lane, row, expansion[number], number)
+    _lay_out(lane, expansion, d, table, multiplicity)
 
 
 @compiled
-def refresh_lanes(record: np.ndarray, expansion: np.ndarray, table: np.ndarray, multiplicity: np.ndarray, d: int) -> None:
+def refresh_lanes(record: np.ndarray, expansions: np.ndarray, table: np.ndarray, multiplicity: np.ndarray, d: int) -> None:
     """Lay out the tensors of every lane, after they were loaded."""
     for i in range(len(record)):
-        if record[i]["anchored"] == 1:
-            refresh(record[i], expansion[i], d, table, multiplicity)
-            record[i]["stale"] = 0
+        for number in range(LEVELS):
+            record[i]["stale"][number] = 1
+        _lay_out(record[i], expansions[i], d, table, multiplicity)

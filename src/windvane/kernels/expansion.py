@@ -1,6 +1,6 @@
 """g and its derivatives with the old part of a history replaced by a Taylor expansion, and the error of doing so.
 
-The entries of a history before ``cut`` are represented by tensors around a point, the *center* c of the lane. Because
+The old entries of a history are represented by tensors around a point, the *center* c. Because
 mu(<x, theta>) = sum_j c_j <x, delta>^j + remainder with delta = theta - c and c_j = mu^(j)(<x, c>) / j!,
 
     g_old(theta) = sum_k S_k[delta^(k-1)] + error,      S_k = sum w c_{k-1} x^k  (symmetric, order k),  k <= order + 1,
@@ -26,22 +26,25 @@ observations move g by at most tolerance ridge, so that both together move theta
 as budget < tolerance. Otherwise, and always far from the center, the whole history is summed. So the choice of a center
 decides how fast an evaluation is, and within the certified error not what it returns.
 
+**Levels.** The older an observation, the lighter, and the farther its center can be from theta. There are two levels,
+each with its own center: the young entries, whose center is renewed often, and the old ones, which are many. The errors
+of both add up. If only the young level is too far away, its entries are summed exactly.
+
 **Ageing.** Weights are stored relative to ``origin``, and the tensors hold stored weights. So rounds change nothing but
 ``scale``. ``owed`` is the factor by which the weights have been rescaled since the tensors were last in use.
 
-Layout of a lane's row: two blocks of center, S, M and total weight, for the expansion in use and for the one that is
-being built (:mod:`windvane.kernels.anchors`); then what is derived from the first block, and scratch.
+Layout of the row of a level: two blocks of center, S, M and total weight, for the expansion in use and for the one
+that is being built (:mod:`windvane.kernels.anchors`); then what is derived from the first block, and scratch.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope, remainder_growth
 from windvane.kernels.jit import compiled_inner, compiled_sums, compiled_view
-from windvane.kernels.linalg import dot, norm
+from windvane.kernels.lanes import LEVELS
+from windvane.kernels.linalg import mirror, norm
 from windvane.kernels.monomials import list_derivatives, list_monomials, list_second_derivatives
 from windvane.kernels.sums import SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, slope_apply
 
@@ -50,28 +53,29 @@ LARGEST_BEND = 0.01  # largest accepted error of H relative to lambda_min(H)
 
 
 @compiled_view
-def block_of(expansion: np.ndarray, lane: np.void, d: int, number: int) -> np.ndarray:
-    """Return a block: center, S, M and weight; number 0 is in use, 1 is being built."""
+def block_of(level: np.ndarray, lane: np.void, d: int, number: int) -> np.ndarray:
+    """Return a block of a level: center, S, M and weight; number 0 is in use, 1 is being built."""
     size = d + lane["sums"] + lane["moments"] + 1
-    return expansion[number * size : (number + 1) * size]
+    return level[number * size : (number + 1) * size]
 
 
 @compiled_view
-def derived_of(expansion: np.ndarray, lane: np.void, d: int) -> np.ndarray:
+def derived_of(level: np.ndarray, lane: np.void, d: int) -> np.ndarray:
     """Return what follows the blocks: the matrix, M with multiplicities, delta, counts and the lists of monomials."""
-    return expansion[2 * (d + lane["sums"] + lane["moments"] + 1) :]
+    return level[2 * (d + lane["sums"] + lane["moments"] + 1) :]
 
 
 @compiled_view
-def lists_of(derived: np.ndarray, lane: np.void, d: int) -> np.ndarray:
-    """Return the monomials of delta up to degree ``order``, then room for two lists of derivatives."""
-    return derived[lane["columns"] * (d * (d + 1) // 2) + lane["moments"] + 2 * d :]
+def delta_of(level: np.ndarray, lane: np.void, d: int) -> np.ndarray:
+    """Return delta, d numbers for counting monomials, and what follows."""
+    size = d + lane["sums"] + lane["moments"] + 1
+    return level[2 * size + lane["columns"] * (d * (d + 1) // 2) + lane["moments"] :]
 
 
 @compiled_inner
-def refresh(lane: np.void, expansion: np.ndarray, d: int, table: np.ndarray, multiplicity: np.ndarray) -> None:
+def refresh(lane: np.void, level: np.ndarray, d: int, table: np.ndarray, multiplicity: np.ndarray) -> None:
     """Lay the tensors in use out as a matrix. ``multiplicity`` counts the orders of the factors of each monomial."""
-    block, derived = block_of(expansion, lane, d, 0), derived_of(expansion, lane, d)
+    block, derived = block_of(level, lane, d, 0), derived_of(level, lane, d)
     sums = block[d:]
     columns, pairs, n = lane["columns"], table.shape[0], lane["moments"]
     for i in range(pairs):
@@ -92,45 +96,54 @@ def _product(a: np.ndarray, b: np.ndarray, n: int) -> float:
 
 
 @compiled_inner
-def bound_remainder(lane: np.void, expansion: np.ndarray, theta: np.ndarray) -> tuple[float, float, float]:
-    """Return bounds on the errors of g and H at theta, and a lower bound on lambda_min(H) - ridge.
-
-    The monomials of delta are left in the row of the lane.
-    """
-    d, columns, n = theta.shape[0], lane["columns"], lane["moments"]
-    block, derived = block_of(expansion, lane, d, 0), derived_of(expansion, lane, d)
-    at = columns * (d * (d + 1) // 2) + n
-    weighted, delta, counts = derived[at - n : at], derived[at : at + d], derived[at + d : at + 2 * d]
-    lists = lists_of(derived, lane, d)
-    for j in range(d):
-        delta[j] = theta[j] - block[j]
-    list_monomials(delta, lane["order"], counts, lists)
-    L, distance = lane["L"], norm(delta)
-    moment = max(_product(weighted, lists[columns : columns + n], n), 0.0)
-    reach = L * max(norm(theta), norm(block[:d]))
-    factor = lane["remainder"] * remainder_growth(lane["link"], reach) * L * L * lane["scale"] * lane["owed"] * moment
+def bound_curvature(lane: np.void, reach: float) -> float:
+    """Return a lower bound on lambda_min(H) - ridge at any theta with L ||theta|| <= ``reach``."""
     _, above = mean_slope(lane["link"], reach)
     _, below = mean_slope(lane["link"], -reach)
-    curvature = min(above, below) * max(lane["least"] - lane["floor"] - lane["dropped"] * L * L, 0.0)
-    return factor * distance, (lane["order"] + 1) * factor, curvature
+    return min(above, below) * max(lane["least"] - lane["floor"] - lane["dropped"] * lane["L"] ** 2, 0.0)
 
 
 @compiled_inner
-def _expand(lane: np.void, expansion: np.ndarray, theta: np.ndarray) -> bool:
-    """Return whether the expansion can be used at theta. Sets ``slack`` and ``bend`` then."""
-    error, bend, curvature = bound_remainder(lane, expansion, theta)
+def bound_remainder(lane: np.void, level: np.ndarray, theta: np.ndarray) -> tuple[float, float]:
+    """Return bounds on the errors of g and H at theta. The monomials of delta are left in the row of the level."""
+    d, columns, n = theta.shape[0], lane["columns"], lane["moments"]
+    weighted = derived_of(level, lane, d)[columns * (d * (d + 1) // 2) :]
+    place = delta_of(level, lane, d)
+    delta, counts, lists = place[:d], place[d : 2 * d], place[2 * d :]
+    for j in range(d):
+        delta[j] = theta[j] - level[j]
+    list_monomials(delta, lane["order"], counts, lists)
+    L = lane["L"]
+    moment = max(_product(weighted, lists[columns : columns + n], n), 0.0)
+    growth = remainder_growth(lane["link"], L * max(norm(theta), norm(level[:d])))
+    factor = lane["remainder"] * growth * L * L * lane["scale"] * lane["owed"] * moment
+    return factor * norm(delta), (lane["order"] + 1) * factor
+
+
+@compiled_inner
+def _choose_levels(lane: np.void, expansion: np.ndarray, theta: np.ndarray) -> int:
+    """Return how many levels can be used at theta, the oldest first. Sets ``slack`` and ``bend`` accordingly."""
+    curvature = bound_curvature(lane, lane["L"] * norm(theta))
     least = curvature + lane["ridge"]
-    if not (SLACK * error <= lane["budget"] * curvature and bend <= LARGEST_BEND * least):  # `not`: NaN is rejected
-        return False
+    error, bend, used = 0.0, 0.0, 0
+    for number in range(LEVELS - 1, -1, -1):
+        if lane["anchored"][number] == 1:
+            more, bent = bound_remainder(lane, expansion[number], theta)
+            # Written as `not x <= y` so that NaN is rejected.
+            if not (SLACK * (error + more) <= lane["budget"] * curvature and bend + bent <= LARGEST_BEND * least):
+                break
+            error += more
+            bend += bent
+            used = LEVELS - number
     lane["slack"] = max(lane["slack"], SLACK * error / least)
     lane["bend"] = bend / least
-    return True
+    return used
 
 
 @compiled_inner
-def _contract(lane: np.void, expansion: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+def _contract(lane: np.void, level: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
     """Add the matrix of the tensors times ``values`` to the lower triangle of ``out``."""
-    derived = derived_of(expansion, lane, out.shape[0])
+    derived = derived_of(level, lane, out.shape[0])
     columns, scale = lane["columns"], lane["scale"] * lane["owed"]
     at = 0
     for i in range(out.shape[0]):
@@ -140,14 +153,29 @@ def _contract(lane: np.void, expansion: np.ndarray, values: np.ndarray, out: np.
 
 
 @compiled_inner
-def _scale_degrees(order: int, d: int, shift: int, values: np.ndarray) -> None:
-    """Multiply the values of the monomials of degree j by j + shift, for j < order."""
+def _scale_degrees(order: int, d: int, values: np.ndarray) -> None:
+    """Multiply the values of the monomials of degree j < ``order`` by j + 1."""
     at, n = 0, 1
     for degree in range(order):
         for k in range(n):
-            values[at + k] *= degree + shift
+            values[at + k] *= degree + 1
         at += n
         n = n * (d + degree) // (degree + 1)
+
+
+@compiled_inner
+def _add_product(matrix: np.ndarray, u: np.ndarray, out: np.ndarray) -> None:
+    """Add the symmetric ``matrix``, of which the lower triangle is given, times u to ``out``."""
+    for i in range(u.shape[0]):
+        for j in range(u.shape[0]):
+            out[i] += (matrix[i, j] if j <= i else matrix[j, i]) * u[j]
+
+
+@compiled_inner
+def _clear(matrix: np.ndarray) -> None:
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            matrix[i, j] = 0.0
 
 
 @compiled_inner
@@ -156,40 +184,31 @@ def mean_at(
     matrix: np.ndarray,
 ) -> None:  # fmt: skip
     """Set ``out`` to g(theta). ``matrix`` is scratch space."""
-    d = theta.shape[0]
-    is_expanded = lane["anchored"] == 1 and _expand(lane, expansion, theta)
-    lane["first"] = lane["cut"] if is_expanded else lane["start"]
-    if not is_expanded:
-        lane["bend"] = 0.0
-    lane["expanded"] = 1 if is_expanded else 0
+    d, used = theta.shape[0], 0
+    lane["first"], lane["bend"] = lane["start"], 0.0
+    if expansion.shape[1] > 0:
+        used = _choose_levels(lane, expansion, theta)
+        if used > 0:
+            lane["first"] = lane["edge"][LEVELS - used]
+    lane["expanded"] = used
     mean_sums(lane, rows, theta, buffers, out)
-    if is_expanded:
-        derived, scale = derived_of(expansion, lane, d), lane["scale"] * lane["owed"]
-        delta = derived[lane["columns"] * (d * (d + 1) // 2) + lane["moments"] :]
-        for i in range(d):
-            for j in range(i + 1):
-                matrix[i, j] = 0.0
-        _contract(lane, expansion, lists_of(derived, lane, d), matrix)
-        for i in range(d):
-            total = scale * expansion[d + i]  # S_1
-            for j in range(d):
-                total += (matrix[i, j] if j <= i else matrix[j, i]) * delta[j]
-            out[i] += total
+    for number in range(LEVELS - used, LEVELS):
+        if lane["anchored"][number] == 1:
+            level, scale = expansion[number], lane["scale"] * lane["owed"]
+            place = delta_of(level, lane, d)
+            _clear(matrix)
+            _contract(lane, level, place[2 * d :], matrix)
+            _add_product(matrix, place[:d], out)
+            for i in range(d):
+                out[i] += scale * level[d + i]  # S_1
 
 
 @compiled_inner
-def gram_at(
-    order: int, lane: np.void, rows: np.ndarray, expansion: np.ndarray, u: np.ndarray, buffers: np.ndarray,
-    out: np.ndarray,
-) -> None:  # fmt: skip
-    """Compute the ``order``-th derivative of g along u, at the theta of the last :func:`mean_at` (see ``gram``)."""
-    gram(order, lane, rows, u, buffers, out)
-    if lane["expanded"] == 0:
-        return
+def _add_derivative(order: int, lane: np.void, level: np.ndarray, u: np.ndarray, out: np.ndarray) -> None:
+    """Add the ``order``-th derivative along u of what a level contributes to the lower triangle of ``out``."""
     d, columns, degree = out.shape[0], lane["columns"], lane["order"] - 1
-    derived = derived_of(expansion, lane, d)
-    at = columns * (d * (d + 1) // 2) + lane["moments"]
-    delta, counts, lists = derived[at : at + d], derived[at + d : at + 2 * d], lists_of(derived, lane, d)
+    place = delta_of(level, lane, d)
+    delta, counts, lists = place[:d], place[d : 2 * d], place[2 * d :]
     values = lists[columns + lane["moments"] : 2 * columns + lane["moments"]]
     if order == SLOPE_GRAM:
         for j in range(columns):
@@ -200,11 +219,21 @@ def gram_at(
             second = lists[2 * columns + lane["moments"] :]
             list_second_derivatives(delta, u, degree, counts, values, second)
             values = second
-    _scale_degrees(lane["order"], d, 1, values)
-    _contract(lane, expansion, values, out)
-    for i in range(d):
-        for j in range(i):
-            out[j, i] = out[i, j]
+    _scale_degrees(lane["order"], d, values)
+    _contract(lane, level, values, out)
+
+
+@compiled_inner
+def gram_at(
+    order: int, lane: np.void, rows: np.ndarray, expansion: np.ndarray, u: np.ndarray, buffers: np.ndarray,
+    out: np.ndarray,
+) -> None:  # fmt: skip
+    """Compute the ``order``-th derivative of g along u, at the theta of the last :func:`mean_at` (see ``gram``)."""
+    gram(order, lane, rows, u, buffers, out)
+    for number in range(LEVELS - lane["expanded"], LEVELS):
+        if lane["anchored"][number] == 1:
+            _add_derivative(order, lane, expansion[number], u, out)
+    mirror(out)
 
 
 @compiled_inner
@@ -214,26 +243,18 @@ def apply_at(
 ) -> None:  # fmt: skip
     """Compute H u at the theta of the last :func:`mean_at`. ``matrix`` is scratch space."""
     slope_apply(lane, rows, u, buffers, out)
-    if lane["expanded"] == 0:
-        return
-    d, columns = out.shape[0], lane["columns"]
-    lists = lists_of(derived_of(expansion, lane, d), lane, d)
-    values = lists[columns + lane["moments"] : 2 * columns + lane["moments"]]
-    for j in range(columns):
-        values[j] = lists[j]
-    _scale_degrees(lane["order"], d, 1, values)
-    for i in range(d):
-        for j in range(i + 1):
-            matrix[i, j] = 0.0
-    _contract(lane, expansion, values, matrix)
-    for i in range(d):
-        total = 0.0
-        for j in range(d):
-            total += (matrix[i, j] if j <= i else matrix[j, i]) * u[j]
-        out[i] += total
+    for number in range(LEVELS - lane["expanded"], LEVELS):
+        if lane["anchored"][number] == 1:
+            _clear(matrix)
+            _add_derivative(SLOPE_GRAM, lane, expansion[number], u, matrix)
+            _add_product(matrix, u, out)
 
 
 @compiled_inner
-def weight_of_expansion(lane: np.void, expansion: np.ndarray, d: int) -> float:
-    """Return the current weight of the expanded entries."""
-    return expansion[d + lane["sums"] + lane["moments"]] * lane["scale"] * lane["owed"]
+def expanded_weight(lane: np.void, expansion: np.ndarray, d: int) -> float:
+    """Return the current weight of the entries that the last :func:`mean_at` did not sum."""
+    total = 0.0
+    for number in range(LEVELS - lane["expanded"], LEVELS):
+        if lane["anchored"][number] == 1:
+            total += expansion[number, d + lane["sums"] + lane["moments"]] * lane["scale"] * lane["owed"]
+    return total

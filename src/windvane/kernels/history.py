@@ -8,7 +8,7 @@ import numpy as np
 
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.jit import compiled, compiled_inner
-from windvane.kernels.lanes import LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
+from windvane.kernels.lanes import LEVELS, LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
 SMALLEST_WEIGHT = 1e-300  # a smaller weight could underflow to zero in the history
@@ -77,13 +77,17 @@ def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
 
 @compiled_inner
 def _leave_behind(lane: np.void) -> None:
-    """Keep the limits of the expansions within the history. An expansion of dropped observations only is given up."""
+    """Keep the edges of the expansions within the history. A level of dropped observations only is given up."""
     start = lane["start"]
-    lane["cut"] = max(lane["cut"], start)
-    if lane["built"] != NOT_BUILDING:
-        lane["built"] = max(lane["built"], start)
+    lane["base"] = max(lane["base"], start)
+    for number in range(LEVELS):
+        if lane["built"][number] != NOT_BUILDING:
+            lane["built"][number] = max(lane["built"][number], start)
+        if lane["edge"][number] <= start:
+            lane["edge"][number], lane["anchored"][number] = start, 0
     if start == lane["end"]:
-        lane["anchored"], lane["built"] = 0, NOT_BUILDING
+        for number in range(LEVELS):
+            lane["built"][number] = NOT_BUILDING
 
 
 @compiled_inner
@@ -145,7 +149,9 @@ def _insert(lane: np.void, rows: np.ndarray, x: np.ndarray, reward: float, time:
     if start == end:
         lane["origin"] = lane["now"]
         lane["scale"], lane["owed"] = 1.0, 1.0
-    at, low = end, max(start, lane["cut"], lane["built"])
+    at, low = end, max(start, lane["edge"][0])
+    for number in range(LEVELS):
+        low = max(low, lane["built"][number])
     while at > low and rows[d + 2, at - 1] > time:
         for j in range(d + 3):
             rows[j, at] = rows[j, at - 1]

@@ -19,6 +19,8 @@ import numpy as np
 
 from windvane.kernels.jit import compiled_inner, compiled_view
 
+LEVELS = 2  # expansions of a lane: of its young observations (0), and of the old ones, which are many and light (1)
+
 RECORD = np.dtype(
     [
         # settings
@@ -36,6 +38,7 @@ RECORD = np.dtype(
         # settings of the expansion (see :mod:`windvane.kernels.expansion`)
         ("order", np.int64),  # Taylor polynomials of mu have this degree, which is even; 0: nothing is expanded
         ("recent", np.int64),  # observations that always stay exact
+        ("young", np.int64),  # about as many older ones are in the young level, and the rest in the old one
         ("rate", np.int64),  # observations that one solve may add to an expansion
         ("sums", np.int64),  # length of the packed tensors S
         ("moments", np.int64),  # length of the packed tensor M
@@ -58,19 +61,20 @@ RECORD = np.dtype(
         ("strayed", np.float64),  # bound on the distance between theta_hat and the points where H was evaluated
         ("bent", np.float64),  # bound on the error of H by an expansion, relative to its smallest eigenvalue
         # expansion
-        ("anchored", np.int64),  # 1 if there is an expansion to use
-        ("cut", np.int64),  # the expansion represents the entries before this one
-        ("built", np.int64),  # the next expansion contains the entries before this one; -1 if none is being built
-        ("pause", np.int64),  # solves until another expansion can be begun
-        ("rest", np.int64),  # length of the last pause
+        ("anchored", np.int64, (LEVELS,)),  # 1 if the level has an expansion to use
+        ("edge", np.int64, (LEVELS,)),  # it represents entries before this one, down to the edge of the older level
+        ("built", np.int64, (LEVELS,)),  # the next one contains entries before this one; -1 if none is being built
+        ("pause", np.int64, (LEVELS,)),  # solves until another expansion can be begun
+        ("rest", np.int64, (LEVELS,)),  # length of the last pause
+        ("base", np.int64),  # first entry of the next expansion of the young level
         ("owed", np.float64),  # factor by which stored weights were rescaled since the tensors were last brought along
         ("least", np.float64),  # lower bound on the smallest eigenvalue of V
         # the last evaluation of g, not part of the state
         ("first", np.int64),  # entries from this one on were summed
-        ("expanded", np.int64),  # 1 if the others were represented by the expansion
-        ("slack", np.float64),  # bound on its effect on a root, the largest since this field was set to 0
+        ("expanded", np.int64),  # number of levels, the oldest, that represented the others
+        ("slack", np.float64),  # bound on their effect on a root, the largest since this field was set to 0
         ("bend", np.float64),  # ``bent`` for H at this point
-        ("stale", np.int64),  # 1 if the tensors have changed since they were laid out
+        ("stale", np.int64, (LEVELS,)),  # 1 if the tensors have changed since they were laid out
     ],
     align=True,
 )

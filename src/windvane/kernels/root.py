@@ -32,7 +32,7 @@ import numpy as np
 from windvane.kernels.ball import ball_quadratic
 from windvane.kernels.anchors import maintain
 from windvane.kernels.elementary import bend_ratio, mean_slope
-from windvane.kernels.expansion import gram_at, mean_at, weight_of_expansion
+from windvane.kernels.expansion import gram_at, mean_at, expanded_weight
 from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import (
     FRESH,
@@ -79,10 +79,10 @@ def _rounding(
     for i in range(lane["end"] - first):
         total += rows[b.shape[0], first + i] * abs(buffers[MEAN, i])
     total *= lane["scale"]
-    if lane["expanded"] == 1:
+    if lane["expanded"] > 0:
         reach = lane["L"] * norm(theta)
         largest = max(abs(mean_slope(lane["link"], reach)[0]), abs(mean_slope(lane["link"], -reach)[0]))
-        total += weight_of_expansion(lane, expansion, b.shape[0]) * largest
+        total += expanded_weight(lane, expansion, b.shape[0]) * largest
     return ROUNDING * (norm(b) + total * lane["L"])
 
 
