@@ -24,7 +24,7 @@ from windvane.links import Link, get_link
 TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
 # Shares of ``tolerance``. Dropped observations change g by at most tolerance ridge. What a larger curvature leaves of
 # the rest is for expanded observations.
-ROOT_SHARE, EXPANSION_SHARE = 0.01, 0.5
+ROOT_SHARE, EXPANSION_SHARE = 0.01, 0.9
 
 
 @documented

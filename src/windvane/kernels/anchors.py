@@ -38,7 +38,8 @@ from windvane.kernels.lanes import CHUNK, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
 
-RENEW = 0.1  # share of the accepted error at which the next expansion is begun
+OLD_SHARE = 4  # the old level is built at the rate of the young one divided by this
+RENEW = 0.2  # share of the accepted error at which the next expansion is begun
 FIRST_PAUSE, LONGEST_PAUSE = 16, 4096  # solves without a new expansion after one that came too late
 FAR = 0.5  # relative to S: beyond this distance from the ball the center is the projection of theta_hat
 MOST_PASSED_ON = 256  # observations that pass from level 0 to level 1 at once
@@ -198,11 +199,11 @@ def maintain(
         first = lane["built"][number]
         if goal < 0:
             continue
+        left = lane["rate"] if number == 0 else lane["rate"] // OLD_SHARE
         if first != NOT_BUILDING:
-            end = max(min(goal, first + max(left, 0)), first)
+            end = max(min(goal, first + left), first)
             _add(lane, expansion[number], 1, rows, first, end, d, buffers)
             lane["built"][number] = end
-            left -= end - first
             if end < goal:
                 continue
             _take_over(lane, expansion, number, rows, d, buffers)

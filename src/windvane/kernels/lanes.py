@@ -89,7 +89,7 @@ VECTORS = 3
 Z, MEAN, SLOPE, FACTOR, SCALED, SCRATCH = 0, 1, 2, 3, 4, 6
 BUFFERS = 8
 
-CHUNK = 32  # observations that enter an expansion at a time: their monomials fit in the L2 cache
+CHUNK = 64  # observations that enter an expansion at a time: their monomials fit in the L2 cache
 
 WORK = 24  # matrices in ``work[WORK, d, d]``, the workspace of the solvers
 
