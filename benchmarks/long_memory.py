@@ -23,6 +23,7 @@ from common import arms_and_luck, say, theta_star
 import windvane
 
 PAIRS, CHUNK = 2000, 100  # timed pairs of a decision and a reward, and how many a process plays in a turn
+PLAYED, BATCH = 3000, 1000  # last rounds of an aged world, which are played; rounds that are added at a time before
 TURN = 40_000  # rounds in which theta* turns by a right angle and back
 
 
@@ -40,17 +41,24 @@ class World:
             self.fill(age)
 
     def fill(self, age: int) -> None:
-        """Age the agent: random arms until shortly before the end, because what it plays then is what it remembers."""
-        for _ in range(age):
-            arms, luck = arms_and_luck(self.rng, self.lanes, 1, self.dim)
-            theta = self.theta()
-            click = (luck < 1 / (1 + np.exp(-arms[:, 0] @ theta))).astype(float)
+        """Age the world with random arms, and then with what it plays, which is what most of it remembers."""
+        played = min(age, PLAYED)
+        for first in range(0, age - played, BATCH):
+            n = min(BATCH, age - played - first)
+            arms, luck = arms_and_luck(self.rng, n, 1, self.dim)
+            theta = np.array([self.theta() for _ in range(n)])
+            clicks = (luck < 1 / (1 + np.exp(-np.einsum("nd,nd->n", arms[:, 0], theta)))).astype(float)
             if self.kind == "agent":
-                decision = self.agent.decide({"0": arms[0, 0]})
-                self.agent.reward(decision, float(click[0]))
-            else:
+                if hasattr(self.agent, "update_many"):  # in commit 0d66128
+                    self.agent.update_many(arms[:, 0], clicks)
+                else:
+                    self.agent.history(clicks, arms[:, 0])
+                continue
+            for x, click in zip(arms, clicks, strict=True):
                 self.policy.advance(1)
-                self.policy.update(arms[:, 0], click, round=self.policy.t - 1.0)
+                x = np.repeat(x, self.lanes, axis=0)
+                self.policy.update(x, np.full(self.lanes, click), round=self.policy.t - 1.0)
+        self.play(played)
 
     def theta(self) -> np.ndarray:
         phase = self.t % (2 * TURN)

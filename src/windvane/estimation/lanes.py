@@ -21,7 +21,7 @@ from windvane.state import CoordinateChange, State, refuse
 
 START_AT_ZERO = (
     "now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed", "bent", "anchored",
-    "edge", "base", "pause", "rest",
+    "edge", "base", "reach", "pause", "rest",
 )  # fmt: skip
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
@@ -38,7 +38,7 @@ class LaneRows(KernelState):
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
-        "strayed", "bent", "anchored", "edge", "base", "built", "pause", "rest", "owed", "least", "dense", "history",
+        "strayed", "bent", "anchored", "edge", "base", "reach", "built", "pause", "rest", "owed", "least", "dense", "history",
         "expansions",
     )  # fmt: skip
     flexible: ClassVar[tuple[str, ...]] = ("history", "expansions")
@@ -204,7 +204,7 @@ class LaneRows(KernelState):
         points = np.swapaxes(change.move(np.swapaxes(history[:, :d], 1, 2), factor), 1, 2)
         fields["dense"], fields["history"] = np.concatenate(rows, axis=1), np.concatenate([points, history[:, d:]], 1)
         fields["status"] = np.full_like(fields["status"], LOST)
-        for name in ("anchored", "edge", "base", "pause", "rest", "bent"):  # expansions are built anew
+        for name in ("anchored", "edge", "base", "reach", "pause", "rest", "bent"):  # expansions are built anew
             fields[name] = np.zeros_like(fields[name])
         fields["built"], fields["owed"] = np.full_like(fields["built"], NOT_BUILDING), np.ones_like(fields["owed"])
         fields["least"] = successor.record["floor"].copy()

@@ -19,7 +19,8 @@ reward always enters among the recent ones, whatever its age, and waits there fo
 age either way.
 
 The center lies halfway between theta_hat and its radial projection onto the ball, because policies evaluate g at
-theta_hat and near the projection. Far outside the ball the projection is the center.
+theta_hat and near the projection. If they are too far from each other, the projection is the center, because a
+projection takes several evaluations.
 
 Everything depends only on the lane's own observations and rounds. If an expansion is no longer valid when it is
 finished, because theta_hat moves too fast, no other is begun for a number of solves that doubles each time.
@@ -38,11 +39,12 @@ from windvane.kernels.lanes import CHUNK, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
 
-OLD_SHARE = 4  # the old level is built at the rate of the young one divided by this
+OLD_SHARE = 2  # the old level is built at the rate of the young one divided by this
 RENEW = 0.2  # share of the accepted error at which the next expansion is begun
 FIRST_PAUSE, LONGEST_PAUSE = 16, 4096  # solves without a new expansion after one that came too late
-FAR = 0.5  # relative to S: beyond this distance from the ball the center is the projection of theta_hat
+NEAR = 1.0  # relative to ``reach``: largest distance of theta_hat from the ball for a center in between
 MOST_PASSED_ON = 256  # observations that pass from level 0 to level 1 at once
+PATIENCE = 3  # solves between two looks at an expansion that is good enough
 HALVINGS = 4  # bisection steps for lambda_min(V), in the logarithm
 
 
@@ -79,19 +81,32 @@ def _add(
 
 
 @compiled_inner
-def _measure_use(lane: np.void, row: np.ndarray, level: np.ndarray, point: np.ndarray) -> float:
-    """Return the share of the accepted error that a level takes at theta_hat or at its projection."""
+def _covers_gap(lane: np.void, number: int, length: float) -> bool:
+    """Return whether one center can serve both theta_hat, of this length, and its projection."""
+    return length - lane["S"] <= NEAR * lane["reach"][number]
+
+
+@compiled_inner
+def _measure_use(lane: np.void, row: np.ndarray, level: np.ndarray, number: int, point: np.ndarray) -> float:
+    """Return the share of the accepted error that a level takes, at the projection and, if it is near, at theta_hat.
+
+    The error grows like the power ``order`` + 1 of the distance. So ``reach`` is the distance at which it would take
+    everything.
+    """
     theta, S = row[THETA_HAT], lane["S"]
     length, largest = norm(theta), 0.0
-    for end in range(2):
-        factor = 1.0 if end == 0 or length <= S else S / length
-        if end == 0 and length > (1.0 + FAR) * S:
-            continue
+    for end in range(1 if length <= S or not _covers_gap(lane, number, length) else 2):
+        factor = S / length if end == 0 and length > S else 1.0
+        square = 0.0
         for j in range(theta.shape[0]):
             point[j] = factor * theta[j]
+            square += (point[j] - level[j]) ** 2
         error, _ = bound_remainder(lane, level, point)
         accepted = lane["budget"] * bound_curvature(lane, lane["L"] * factor * length)
-        largest = max(largest, SLACK * error / accepted if accepted > 0.0 else math.inf)
+        share = SLACK * error / accepted if accepted > 0.0 else math.inf
+        if end == 0 and share > 0.0:
+            lane["reach"][number] = math.sqrt(square) * share ** (-1.0 / (lane["order"] + 1))
+        largest = max(largest, share)
     return largest
 
 
@@ -104,7 +119,7 @@ def _begin(lane: np.void, row: np.ndarray, level: np.ndarray, number: int) -> No
     for i in range(block.shape[0]):
         block[i] = 0.0
     projection = 1.0 if length <= S else S / length
-    factor = projection if length > (1.0 + FAR) * S else 0.5 * (1.0 + projection)
+    factor = 0.5 * (1.0 + projection) if _covers_gap(lane, number, length) else projection
     for j in range(d):
         block[j] = factor * theta[j]
     if number == 0:
@@ -188,7 +203,8 @@ def maintain(
     d, point, left = row.shape[1], work[1, 0], lane["rate"]
     if lane["owed"] != 1.0:
         _bring_weights(lane, expansion, d)
-    lane["least"] = least_eigenvalue(V_of(row), work[0], point)
+    if lane["end"] - lane["edge"][0] >= lane["recent"] + CHUNK:  # from here on, ``least`` decays as V does
+        lane["least"] = least_eigenvalue(V_of(row), work[0], point)
     while lane["anchored"][0] == 1 and left > 0 and lane["end"] - lane["edge"][0] >= lane["recent"] + CHUNK:
         _add(lane, expansion[0], 0, rows, lane["edge"][0], lane["edge"][0] + CHUNK, d, buffers)
         lane["edge"][0] += CHUNK
@@ -209,17 +225,23 @@ def maintain(
             _take_over(lane, expansion, number, rows, d, buffers)
             is_new = True
         _lay_out(lane, expansion, d, table, multiplicity)
+        if lane["pause"][number] > 0 and not is_new:
+            lane["pause"][number] -= 1
+            continue
         share = math.inf
         if lane["anchored"][number] == 1:
-            share = _measure_use(lane, row, expansion[number], point)
-        if is_new:
-            lane["rest"][number] = 0 if share <= 1.0 else min(max(2 * lane["rest"][number], FIRST_PAUSE), LONGEST_PAUSE)
+            share = _measure_use(lane, row, expansion[number], number, point)
+        if is_new and not share <= 1.0:
+            lane["rest"][number] = min(max(2 * lane["rest"][number], FIRST_PAUSE), LONGEST_PAUSE)
             lane["pause"][number] = lane["rest"][number]
+            continue
+        if is_new:
+            lane["rest"][number] = 0
         is_long = number == 0 and lane["edge"][0] - lane["edge"][1] > lane["young"] + MOST_PASSED_ON
-        if lane["pause"][number] > 0:
-            lane["pause"][number] -= 1
-        elif not share <= RENEW or is_long and lane["anchored"][1] == 1:
+        if not share <= RENEW or is_long and lane["anchored"][1] == 1:
             _begin(lane, row, expansion[number], number)
+        else:
+            lane["pause"][number] = PATIENCE
     _lay_out(lane, expansion, d, table, multiplicity)
 
 

@@ -140,6 +140,23 @@ def _choose_levels(lane: np.void, expansion: np.ndarray, theta: np.ndarray) -> i
     return used
 
 
+@compiled_sums
+def _five_products(
+    matrix: np.ndarray, values: np.ndarray, n: int
+) -> tuple[float, float, float, float, float]:
+    """Return the products of five rows of length n with ``values``."""
+    r0, r1, r2, r3, r4 = matrix[:n], matrix[n : 2 * n], matrix[2 * n : 3 * n], matrix[3 * n : 4 * n], matrix[4 * n :]
+    s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        v = values[i]
+        s0 += r0[i] * v
+        s1 += r1[i] * v
+        s2 += r2[i] * v
+        s3 += r3[i] * v
+        s4 += r4[i] * v
+    return s0, s1, s2, s3, s4
+
+
 @compiled_inner
 def _contract(lane: np.void, level: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
     """Add the matrix of the tensors times ``values`` to the lower triangle of ``out``."""
@@ -147,9 +164,20 @@ def _contract(lane: np.void, level: np.ndarray, values: np.ndarray, out: np.ndar
     columns, scale = lane["columns"], lane["scale"] * lane["owed"]
     at = 0
     for i in range(out.shape[0]):
-        for j in range(i + 1):
+        j = 0
+        while j + 4 <= i:
+            s0, s1, s2, s3, s4 = _five_products(derived[at : at + 5 * columns], values, columns)
+            out[i, j] += scale * s0
+            out[i, j + 1] += scale * s1
+            out[i, j + 2] += scale * s2
+            out[i, j + 3] += scale * s3
+            out[i, j + 4] += scale * s4
+            at += 5 * columns
+            j += 5
+        while j <= i:
             out[i, j] += scale * _product(derived[at : at + columns], values, columns)
             at += columns
+            j += 1
 
 
 @compiled_inner

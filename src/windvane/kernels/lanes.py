@@ -66,6 +66,7 @@ RECORD = np.dtype(
         ("built", np.int64, (LEVELS,)),  # the next one contains entries before this one; -1 if none is being built
         ("pause", np.int64, (LEVELS,)),  # solves until another expansion can be begun
         ("rest", np.int64, (LEVELS,)),  # length of the last pause
+        ("reach", np.float64, (LEVELS,)),  # distance from the center up to which an expansion was last valid, about
         ("base", np.int64),  # first entry of the next expansion of the young level
         ("owed", np.float64),  # factor by which stored weights were rescaled since the tensors were last brought along
         ("least", np.float64),  # lower bound on the smallest eigenvalue of V
