@@ -33,7 +33,7 @@ class Expansion:
     order
         Degree of the Taylor polynomials, an even number; 0 to sum the whole history in every evaluation.
     recent
-        Number of observations that are never expanded. A history is expanded once it is twice as long.
+        Number of observations that are never expanded. A history is expanded once it is four times as long.
     young
         About as many older ones have an expansion of their own, which is renewed more often.
     rate

@@ -14,7 +14,7 @@ from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
 from windvane.kernels.anchors import refresh_lanes
 from windvane.kernels.history import NOT_BUILDING
-from windvane.kernels.lanes import BUFFERS, FRESH, LEVELS, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
+from windvane.kernels.lanes import BUFFERS, EXPANDED_FROM, FRESH, LEVELS, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
 from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
@@ -140,7 +140,7 @@ class LaneRows(KernelState):
             self.expansions = self._allocate_expansions()
 
     def _can_expand(self, entries: int) -> bool:
-        return self.expansion.order > 0 and entries >= 2 * self.expansion.recent
+        return self.expansion.order > 0 and entries >= EXPANDED_FROM * self.expansion.recent
 
     def _allocate_expansions(self) -> Array:
         return np.zeros((self.lanes, LEVELS, self.expansion.width(self.dim)))
@@ -217,7 +217,10 @@ class LaneRows(KernelState):
         gamma, window, now = fields["gamma"], fields["window"], fields["now"]
         has_window, is_used = np.isfinite(self.record["window"]), np.arange(longest) < count[:, None]
         times = np.where(is_used, history[:, d + 2], now[:, None])
-        is_sorted = (np.diff(times, axis=1, append=now[:, None]) >= 0).all() and (history[:, d] >= 0)[is_used].all()
+        # Late rewards wait behind the expanded observations, so these are in the order in which they were expanded.
+        is_ordered = np.arange(longest) < np.maximum(fields["edge"][:, :1], fields["built"].max(axis=1)[:, None])
+        is_ordered |= np.diff(times, axis=1, append=now[:, None]) >= 0
+        is_sorted = is_ordered.all() and (times <= now[:, None]).all() and (history[:, d] >= 0)[is_used].all()
         for name, is_possible, expected in (
             ("history", longest == 0 or self.remembers, "empty: this estimator stores no observations"),
             ("gamma", (gamma > 0) & np.where(has_window, gamma == 1.0, gamma <= 1.0), "in (0, 1], and 1 with a window"),
@@ -228,6 +231,7 @@ class LaneRows(KernelState):
             ("status", np.isin(fields["status"], range(FRESH, LOST + 1)), "0, 1 or 2"),
             ("count", (count >= 0) & (count <= longest), "between 0 and the length of the history"),
             ("history", is_sorted, "sorted by time and not in the future, with weights at least 0"),
+            *self._check_expansions(fields),
         ):
             if not np.all(is_possible):
                 raise refuse(path, name, fields[name], expected)
@@ -237,6 +241,22 @@ class LaneRows(KernelState):
             least = self.record["floor"] * (1 - DEFINITENESS[0]) - DEFINITENESS[1] * eigenvalues[:, -1]
             if not is_symmetric(matrix) or (eigenvalues[:, 0] < least).any():
                 raise refuse(path, "dense", eigenvalues.min(), f"symmetric and at least lam I in the rows of {name}")
+
+    def _check_expansions(self, fields: State) -> list[tuple[str, Any, str]]:
+        """Return the conditions that the fields of the expansions must meet: name, whether it is met, expectation."""
+        edge, built, anchored, count = fields["edge"], fields["built"], fields["anchored"], fields["count"][:, None]
+        width, is_active = fields["expansions"].shape[2], (anchored == 1) | (built != NOT_BUILDING)
+        widths = (self.expansion.stored_width(self.dim),) if is_active.any() else (0,)
+        is_nested = (edge[:, 0] >= edge[:, 1]) & (edge[:, 0] <= fields["count"])
+        return [
+            ("anchored", (anchored == 0) | (anchored == 1) & (self.expansion.order > 0), "1 with an expansion, else 0"),
+            ("edge", is_nested & (edge[:, 1] >= 0), "descending, between 0 and `count`"),
+            ("built", (built >= NOT_BUILDING) & (built <= count), "between -1 and `count`"),
+            ("base", (fields["base"] >= 0) & (fields["base"] <= fields["count"]), "between 0 and `count`"),
+            *((name, fields[name] >= 0, "at least 0") for name in ("reach", "pause", "rest", "least", "bent")),
+            ("owed", (fields["owed"] > 0) & (fields["owed"] <= 1), "in (0, 1]"),
+            ("expansions", width in widths, f"with rows of length {widths[0]}"),
+        ]
 
 
 def _compute_memory(record: npt.NDArray[Any]) -> Array:

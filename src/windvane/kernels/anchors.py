@@ -35,7 +35,7 @@ import numpy as np
 from windvane.kernels.expansion import SLACK, block_of, bound_curvature, bound_remainder, delta_of, refresh
 from windvane.kernels.history import NOT_BUILDING
 from windvane.kernels.jit import compiled, compiled_inner
-from windvane.kernels.lanes import CHUNK, LEVELS, THETA_HAT, V_of
+from windvane.kernels.lanes import CHUNK, EXPANDED_FROM, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
 
@@ -198,7 +198,7 @@ def maintain(
     buffers: np.ndarray,
 ) -> None:
     """Do the share of one solve: absorb observations that are no longer recent, build, renew."""
-    if expansion.shape[1] == 0 or lane["end"] - lane["start"] < 2 * lane["recent"]:
+    if expansion.shape[1] == 0 or lane["end"] - lane["start"] < EXPANDED_FROM * lane["recent"]:
         return
     d, point, left = row.shape[1], work[1, 0], lane["rate"]
     if lane["owed"] != 1.0:

@@ -85,6 +85,8 @@ def _leave_behind(lane: np.void) -> None:
             lane["built"][number] = max(lane["built"][number], start)
         if lane["edge"][number] <= start:
             lane["edge"][number], lane["anchored"][number] = start, 0
+            if number == 1 and lane["base"] > start:  # the next young level would leave out what lies before ``base``
+                lane["built"][0] = NOT_BUILDING
     if start == lane["end"]:
         for number in range(LEVELS):
             lane["built"][number] = NOT_BUILDING
