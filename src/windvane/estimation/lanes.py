@@ -155,10 +155,10 @@ class LaneRows(KernelState):
         }
 
     def _read_expansions(self) -> Array:
-        """Return a copy of the tensors, with zeros in lanes without; rows of length 0 if no lane has any."""
-        is_active = (self.record["anchored"] == 1) | (self.record["built"] != NOT_BUILDING)
-        width = self.expansion.stored_width(self.dim) if is_active.any() else 0
-        return np.where(is_active[..., None], self.expansions[..., :width], 0.0)
+        """Return a copy of the tensors, with zeros where they are not in use; rows of length 0 if none are."""
+        is_used = np.stack([self.record["anchored"] == 1, self.record["built"] != NOT_BUILDING], axis=2)
+        width = self.expansion.stored_width(self.dim) if is_used.any() else 0
+        return np.where(np.repeat(is_used, width // 2, axis=2), self.expansions[..., :width], 0.0)
 
     def _move_to_front(self, capacity: int) -> Array:
         """Return a copy of the histories, each moved to the front of a row of this capacity."""
