@@ -14,7 +14,19 @@ from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
 from windvane.kernels.anchors import refresh_lanes
 from windvane.kernels.history import NOT_BUILDING
-from windvane.kernels.lanes import BUFFERS, EXPANDED_FROM, FRESH, LEVELS, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
+from windvane.kernels.lanes import (
+    BUFFERS,
+    EXPANDED_FROM,
+    FRESH,
+    LEVELS,
+    LOST,
+    RECORD,
+    THETA_HAT,
+    VECTORS,
+    WORK,
+    B,
+    dense_rows,
+)
 from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
@@ -38,8 +50,8 @@ class LaneRows(KernelState):
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
-        "strayed", "bent", "anchored", "edge", "base", "reach", "built", "pause", "rest", "owed", "least", "dense", "history",
-        "expansions",
+        "strayed", "bent", "anchored", "edge", "base", "reach", "built", "pause", "rest", "owed", "least", "dense",
+        "history", "expansions",
     )  # fmt: skip
     flexible: ClassVar[tuple[str, ...]] = ("history", "expansions")
     unbounded: ClassVar[tuple[str, ...]] = ("window", "error", "strayed")

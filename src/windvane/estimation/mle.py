@@ -48,6 +48,7 @@ from windvane.estimation.forgetting import NEVER, Forgetting
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
+from windvane.links import Link
 from windvane.state import State, refuse
 
 PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads

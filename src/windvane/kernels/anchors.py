@@ -176,9 +176,7 @@ def _find_goal(lane: np.void, number: int) -> int:
 
 
 @compiled_inner
-def _lay_out(
-    lane: np.void, expansion: np.ndarray, d: int, table: np.ndarray, multiplicity: np.ndarray
-) -> None:
+def _lay_out(lane: np.void, expansion: np.ndarray, d: int, table: np.ndarray, multiplicity: np.ndarray) -> None:
     """Lay out the tensors that have changed."""
     for number in range(LEVELS):
         if lane["anchored"][number] == 1 and lane["stale"][number] == 1:
@@ -238,7 +236,7 @@ def maintain(
         if is_new:
             lane["rest"][number] = 0
         is_long = number == 0 and lane["edge"][0] - lane["edge"][1] > lane["young"] + MOST_PASSED_ON
-        if not share <= RENEW or is_long and lane["anchored"][1] == 1:
+        if not share <= RENEW or (is_long and lane["anchored"][1] == 1):
             _begin(lane, row, expansion[number], number)
         else:
             lane["pause"][number] = PATIENCE
@@ -246,7 +244,9 @@ def maintain(
 
 
 @compiled
-def refresh_lanes(record: np.ndarray, expansions: np.ndarray, table: np.ndarray, multiplicity: np.ndarray, d: int) -> None:
+def refresh_lanes(
+    record: np.ndarray, expansions: np.ndarray, table: np.ndarray, multiplicity: np.ndarray, d: int
+) -> None:
     """Lay out the tensors of every lane, after they were loaded."""
     for i in range(len(record)):
         for number in range(LEVELS):

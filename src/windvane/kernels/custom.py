@@ -32,7 +32,9 @@ from windvane.kernels import (
 from windvane.kernels.jit import callable_kernel
 
 Array = npt.NDArray[np.float64]
-MODULES = (lanes, elementary, monomials, sums, history, expansion, anchors, root, projection, scoring, one_pass, filters)
+MODULES = (
+    lanes, elementary, monomials, sums, history, expansion, anchors, root, projection, scoring, one_pass, filters,
+)  # fmt: skip
 STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
 

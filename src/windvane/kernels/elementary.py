@@ -150,7 +150,8 @@ def taylor_array(link: int, order: int, z: np.ndarray, n: int, buffers: np.ndarr
     """Write mu^(k)(z) / k! for k = 0, ..., ``order`` into the vectors ``first + k`` of a workspace.
 
     The recurrences follow from the differential equations mu' = mu (1 - mu) of the logistic link, mu' = mu of the
-    Poisson link and phi' = -z phi of the normal density phi = mu' of the probit link.
+    Poisson link and phi' = -z phi of the normal density phi = mu' of the probit link: with c_k = mu^(k)(z) / k! and
+    phi^(k)(z) / k! = (k + 1) c_{k+1}, the last gives k (k - 1) c_k = -z (k - 1) c_{k-1} - (k - 2) c_{k-2}.
     """
     mean, slope = vector(buffers, first), vector(buffers, first + 1)
     mean_slope_array(link, z, mean, slope, n)
@@ -170,7 +171,7 @@ def taylor_array(link: int, order: int, z: np.ndarray, n: int, buffers: np.ndarr
                 out[i] = last[i] / k
         elif link == PROBIT:
             before = vector(buffers, first + k - 2)
-            for i in range(n):  # with phi = sum f_j t^j around z: f_(j+1) = -(z f_j + f_(j-1)) / (j + 1), c_(j+1) = f_j / (j + 1)
+            for i in range(n):
                 out[i] = -(z[i] * (k - 1) * last[i] + ((k - 2) * before[i] if k > 2 else 0.0)) / (k * (k - 1))
         else:
             for i in range(n):

@@ -19,12 +19,15 @@ M[delta^p] is not a bound but the sum itself, which is smaller by a factor of (p
 so each is a matrix with a row for each pair of coordinates and a column for each monomial of degree below p, times a
 vector: the monomials of delta, or their derivatives along u.
 
-**Certificate.** g is strongly monotone with the constant lambda_min(H), and H(theta) >= s (V - lam I) + ridge I, where s
-is the least slope mu' over |z| <= L ||theta||. An error e of g moves its root by at most e / lambda_min(H). The error of
-g is therefore accepted up to ``budget`` (lambda - ridge) with lambda = s (lambda_min(V) - lam) + ridge. Dropped
-observations move g by at most tolerance ridge, so that both together move theta_hat by less than ``tolerance`` as long
-as budget < tolerance. Otherwise, and always far from the center, the whole history is summed. So the choice of a center
-decides how fast an evaluation is, and within the certified error not what it returns.
+**Certificate.** g is strongly monotone with the constant lambda_min(H), so an error e of g moves its root by at most
+e / lambda_min(H). Let s be the least slope mu' over |z| <= L ||theta||. Then
+
+    H(theta) >= s (V - lam I - dropped L^2 I) + ridge I,    lambda = s (lambda_min(V) - lam - dropped L^2) + ridge.
+
+An error of g is accepted up to budget (lambda - ridge). Dropped observations move g by at most tolerance ridge. Both
+together move theta_hat by less than ``tolerance`` if budget < tolerance. Where the error is not accepted, which
+includes all points far from the center, entries are summed exactly. So the choice of a center decides how fast an
+evaluation is, and within the certified error not what it returns.
 
 **Levels.** The older an observation, the lighter, and the farther its center can be from theta. There are two levels,
 each with its own center: the young entries, whose center is renewed often, and the old ones, which are many. The errors
@@ -141,9 +144,7 @@ def _choose_levels(lane: np.void, expansion: np.ndarray, theta: np.ndarray) -> i
 
 
 @compiled_sums
-def _five_products(
-    matrix: np.ndarray, values: np.ndarray, n: int
-) -> tuple[float, float, float, float, float]:
+def _five_products(matrix: np.ndarray, values: np.ndarray, n: int) -> tuple[float, float, float, float, float]:
     """Return the products of five rows of length n with ``values``."""
     r0, r1, r2, r3, r4 = matrix[:n], matrix[n : 2 * n], matrix[2 * n : 3 * n], matrix[3 * n : 4 * n], matrix[4 * n :]
     s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0

@@ -18,6 +18,7 @@ from windvane.kernels.elementary import taylor_array
 from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import CHUNK, vector
 
+
 @compiled_inner
 def list_monomials(x: np.ndarray, degree: int, counts: np.ndarray, out: np.ndarray) -> int:
     """List the monomials of degrees 0 to ``degree`` in ``out``, one degree after another. Return their number."""
@@ -232,9 +233,7 @@ def add_entries(
         _set_product(weight, rows[i, first : first + n], n, bare)
         _set_product(bare, vector(buffers, taylor + order - 1), n, left)
         end = to + place
-        _add_two_products(
-            bare, left, buffers, begin, m, moments[place : place + m], sums[end : end + m]
-        )
+        _add_two_products(bare, left, buffers, begin, m, moments[place : place + m], sums[end : end + m])
         place += m
     to += place
     for i in range(d):  # S_(order + 1): x_i x_k times the same list
@@ -254,4 +253,3 @@ def add_entries(
             _add_products(left, buffers, begin, m, sums[to : to + m])
             to += m
     return total
-

@@ -29,10 +29,10 @@ import math
 
 import numpy as np
 
-from windvane.kernels.ball import ball_quadratic
 from windvane.kernels.anchors import maintain
+from windvane.kernels.ball import ball_quadratic
 from windvane.kernels.elementary import bend_ratio, mean_slope
-from windvane.kernels.expansion import gram_at, mean_at, expanded_weight
+from windvane.kernels.expansion import expanded_weight, gram_at, mean_at
 from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import (
     FRESH,
