@@ -39,8 +39,7 @@ from windvane.kernels.lanes import CHUNK, EXPANDED_FROM, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
 
-OLD_SHARE = 2  # the old level is built at the rate of the young one divided by this
-RENEW = 0.2  # share of the accepted error at which the next expansion is begun
+RENEW = 0.4  # share of the accepted error at which the next expansion is begun
 FIRST_PAUSE, LONGEST_PAUSE = 16, 4096  # solves without a new expansion after one that came too late
 NEAR = 1.0  # relative to ``reach``: largest distance of theta_hat from the ball for a center in between
 MOST_PASSED_ON = 256  # observations that pass from level 0 to level 1 at once
@@ -213,11 +212,11 @@ def maintain(
         first = lane["built"][number]
         if goal < 0:
             continue
-        left = lane["rate"] if number == 0 else lane["rate"] // OLD_SHARE
         if first != NOT_BUILDING:
-            end = max(min(goal, first + left), first)
+            end = max(min(goal, first + max(left, 0)), first)
             _add(lane, expansion[number], 1, rows, first, end, d, buffers)
             lane["built"][number] = end
+            left -= end - first
             if end < goal:
                 continue
             _take_over(lane, expansion, number, rows, d, buffers)
