@@ -262,7 +262,7 @@ def test_short_memories_windows_and_custom_links_are_summed_exactly() -> None:
 
 
 def test_work_in_a_round_is_bounded() -> None:
-    """No solve adds more than ``rate`` observations to the young level and half as many to the old one."""
+    """No solve adds more than ``rate`` observations to expansions that are being built."""
     estimator = MaximumLikelihoodEstimator(2, forgetting=Discount(0.9999), expansion=Expansion(4, 8, 300, 64))
     feed(estimator, [0], range(3000), 2, solve_every=10**9)  # a long history at once
     begun, before = -1, np.full(2, -1)  # ``built`` of both levels after the last solve
@@ -270,6 +270,6 @@ def test_work_in_a_round_is_bounded() -> None:
         feed(estimator, [0], range(t, t + 1), 2)
         built = estimator.record["built"][0].copy()
         is_building = (built != begun) & (before != begun)
-        assert (built - before <= [64, 32])[is_building].all()
+        assert (built - before)[is_building].sum() <= 64
         before = built
     assert (estimator.record["anchored"] == 1).all()

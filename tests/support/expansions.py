@@ -53,9 +53,10 @@ def expand(
         record[name] = value
     rows, levels = np.zeros((d + 3, max(n, 1))), np.zeros((lanes.LEVELS, chosen.width(d)))
     rows[:d, :n], rows[d, :n], levels[0, :d] = x.T, weights, center
-    buffers = np.full((lanes.BUFFERS, max(n, chosen.capacity(d))), np.nan)
+    buffers = np.full((lanes.BUFFERS, max(n, 1)), np.nan)
+    vectors = np.full((chosen.count_vectors(d), lanes.CHUNK), np.nan)
     lane = record[0]
-    maintenance._add(lane, levels[0], 0, rows, 0, n, d, buffers)
+    maintenance._add(lane, levels[0], 0, rows, 0, n, d, vectors)
     kernel.refresh(lane, levels[0], d, *chosen.tables(d))
     lane["anchored"][0], lane["edge"][0] = 1, n
     return Expanded(lane, rows, levels, buffers, link)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.kernels.lanes import BUFFERS, CHUNK
 from windvane.links import Link
 
 # Degrees of the polynomials by dimension, chosen by measurement: the highest for which an observation takes no more
@@ -79,10 +78,19 @@ class Expansion:
         derived = columns * (dim * (dim + 1) // 2) + moments + 2 * dim
         return self.stored_width(dim) + derived + 3 * columns + moments if self.order else 0
 
-    def capacity(self, dim: int) -> int:
-        """Return the capacity of the buffers that building an expansion needs."""
-        vectors = self._lengths(dim)[2] + self.order + 4
-        return CHUNK * math.ceil(vectors / BUFFERS) if self.order else 0
+    def count_vectors(self, dim: int) -> int:
+        """Return how many vectors of scratch space building an expansion needs."""
+        return self._lengths(dim)[2] + self.order + 4 if self.order else 0
+
+    def lay_out(self, expansions: Array, dim: int) -> None:
+        """Set what follows from tensors that were loaded, as :func:`windvane.kernels.expansion.refresh` does."""
+        table, multiplicity = self.tables(dim)
+        (sums, moments, columns), at = self._lengths(dim), self.stored_width(dim)
+        matrix, end = multiplicity[:columns] * expansions[..., dim : dim + sums][..., table], at + table.size
+        expansions[..., at:end] = matrix.reshape(*expansions.shape[:2], -1)
+        expansions[..., end : end + moments] = (
+            multiplicity[columns:] * expansions[..., dim + sums : dim + sums + moments]
+        )
 
     def tables(self, dim: int) -> tuple[npt.NDArray[np.int64], Array]:
         """Return the places of the entries of the tensors' matrix, and the multiplicities of all monomials."""

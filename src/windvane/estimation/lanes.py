@@ -12,10 +12,10 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, check_mask
 from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
-from windvane.kernels.anchors import refresh_lanes
 from windvane.kernels.history import NOT_BUILDING
 from windvane.kernels.lanes import (
     BUFFERS,
+    CHUNK,
     EXPANDED_FROM,
     FRESH,
     LEVELS,
@@ -87,15 +87,16 @@ class LaneRows(KernelState):
             vars(twin).update({**vars(self), **copies})
             yield twin
 
-    def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array]]:
-        """Return a list with the first pair of scratch arrays for histories of this capacity."""
-        return [(self.work, np.zeros((BUFFERS, max(1, capacity, self.expansion.capacity(self.dim)))))]
+    def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array, Array]]:
+        """Return a list with the first scratch arrays for histories of this capacity."""
+        vectors = np.zeros((self.expansion.count_vectors(self.dim), CHUNK))
+        return [(self.work, np.zeros((BUFFERS, max(1, capacity))), vectors)]
 
-    def workspace(self, number: int) -> tuple[Array, Array]:
-        """Return the ``number``-th pair of scratch arrays, ``work`` and ``buffers``. Each thread needs its own."""
+    def workspace(self, number: int) -> tuple[Array, Array, Array]:
+        """Return the ``number``-th scratch arrays, ``work``, ``buffers`` and ``vectors``. Each thread needs its own."""
         while len(self.workspaces) <= number:
-            work, buffers = self.workspaces[0]
-            self.workspaces.append((np.zeros_like(work), np.zeros_like(buffers)))
+            work, buffers, vectors = self.workspaces[0]
+            self.workspaces.append((np.zeros_like(work), np.zeros_like(buffers), np.zeros_like(vectors)))
         return self.workspaces[number]
 
     def reset(self, mask: npt.ArrayLike | None = None) -> None:
@@ -200,7 +201,7 @@ class LaneRows(KernelState):
         if stored.shape[2] or self._can_expand(longest):
             rows["expansions"] = self._allocate_expansions()
             rows["expansions"][:, :, : stored.shape[2]] = stored
-            refresh_lanes(record, rows["expansions"], self.table, self.multiplicity, self.dim)
+            self.expansion.lay_out(rows["expansions"], self.dim)
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
 
     def map_fields(self, successor: LaneRows, change: CoordinateChange) -> State:

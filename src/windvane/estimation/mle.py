@@ -156,7 +156,7 @@ class MaximumLikelihoodEstimator(Estimator):
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
         with self.lock:
             rows = (theta, g, H, self.record, self.history)
-            over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:])
+            over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:2])
         return g, H
 
     def project(self, program: int, beta: Array | None = None) -> Projection:
@@ -170,9 +170,15 @@ class MaximumLikelihoodEstimator(Estimator):
             results = (projection.theta, projection.eta, projection.report)
             rows = (beta, *results, self.record, self.dense, self.history, self.expansions)
             if n == 1:
-                self.kernels.project_lanes(program, *rows, *self.workspaces[0])
+                self.kernels.project_lanes(program, *rows, *self.workspaces[0][:2])
             else:
-                over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
+                over_lanes(
+                    self.kernels.project_lanes,
+                    PASSES * self.pass_cost,
+                    (program,),
+                    rows,
+                    lambda k: self.workspace(k)[:2],
+                )
         return projection
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:

@@ -34,7 +34,7 @@ import numpy as np
 
 from windvane.kernels.expansion import SLACK, block_of, bound_curvature, bound_remainder, delta_of, refresh
 from windvane.kernels.history import NOT_BUILDING
-from windvane.kernels.jit import compiled, compiled_inner
+from windvane.kernels.jit import compiled_inner
 from windvane.kernels.lanes import CHUNK, EXPANDED_FROM, LEVELS, THETA_HAT, V_of
 from windvane.kernels.linalg import cholesky, copy, norm, trace_of_inverse
 from windvane.kernels.monomials import add_entries
@@ -67,7 +67,7 @@ def least_eigenvalue(matrix: np.ndarray, lower: np.ndarray, column: np.ndarray) 
 
 @compiled_inner
 def _add(
-    lane: np.void, level: np.ndarray, number: int, rows: np.ndarray, first: int, end: int, d: int, buffers: np.ndarray
+    lane: np.void, level: np.ndarray, number: int, rows: np.ndarray, first: int, end: int, d: int, vectors: np.ndarray
 ) -> None:
     """Add entries to a block of a level."""
     block, counts = block_of(level, lane, d, number), delta_of(level, lane, d)[d:]
@@ -75,7 +75,7 @@ def _add(
     link, order, columns, last = lane["link"], lane["order"], lane["columns"], block.shape[0] - 1
     while first < end:
         n = min(CHUNK, end - first)
-        block[last] += add_entries(link, order, columns, rows, first, n, block[:d], sums, moments, counts, buffers)
+        block[last] += add_entries(link, order, columns, rows, first, n, block[:d], sums, moments, counts, vectors)
         first += n
 
 
@@ -131,7 +131,7 @@ def _begin(lane: np.void, row: np.ndarray, level: np.ndarray, number: int) -> No
 
 @compiled_inner
 def _take_over(
-    lane: np.void, expansion: np.ndarray, number: int, rows: np.ndarray, d: int, buffers: np.ndarray
+    lane: np.void, expansion: np.ndarray, number: int, rows: np.ndarray, d: int, vectors: np.ndarray
 ) -> None:
     """Use the expansion of a level that has been built."""
     level, built = expansion[number], lane["built"][number]
@@ -139,7 +139,7 @@ def _take_over(
     lane["stale"][number] = 1
     if number == 0:
         if lane["base"] > lane["edge"][1]:
-            _add(lane, expansion[1], 0, rows, lane["edge"][1], lane["base"], d, buffers)
+            _add(lane, expansion[1], 0, rows, lane["edge"][1], lane["base"], d, vectors)
             lane["edge"][1], lane["stale"][1] = lane["base"], 1
         lane["edge"][0] = built
     elif lane["anchored"][1] == 0:  # the first one: level 0 contained its entries until now
@@ -192,7 +192,7 @@ def maintain(
     table: np.ndarray,
     multiplicity: np.ndarray,
     work: np.ndarray,
-    buffers: np.ndarray,
+    vectors: np.ndarray,
 ) -> None:
     """Do the share of one solve: absorb observations that are no longer recent, build, renew."""
     if expansion.shape[1] == 0 or lane["end"] - lane["start"] < EXPANDED_FROM * lane["recent"]:
@@ -203,7 +203,7 @@ def maintain(
     if lane["end"] - lane["edge"][0] >= lane["recent"] + CHUNK:  # from here on, ``least`` decays as V does
         lane["least"] = least_eigenvalue(V_of(row), work[0], point)
     while lane["anchored"][0] == 1 and left > 0 and lane["end"] - lane["edge"][0] >= lane["recent"] + CHUNK:
-        _add(lane, expansion[0], 0, rows, lane["edge"][0], lane["edge"][0] + CHUNK, d, buffers)
+        _add(lane, expansion[0], 0, rows, lane["edge"][0], lane["edge"][0] + CHUNK, d, vectors)
         lane["edge"][0] += CHUNK
         lane["stale"][0] = 1
         left -= CHUNK
@@ -214,12 +214,12 @@ def maintain(
             continue
         if first != NOT_BUILDING:
             end = max(min(goal, first + max(left, 0)), first)
-            _add(lane, expansion[number], 1, rows, first, end, d, buffers)
+            _add(lane, expansion[number], 1, rows, first, end, d, vectors)
             lane["built"][number] = end
             left -= end - first
             if end < goal:
                 continue
-            _take_over(lane, expansion, number, rows, d, buffers)
+            _take_over(lane, expansion, number, rows, d, vectors)
             is_new = True
         _lay_out(lane, expansion, d, table, multiplicity)
         if lane["pause"][number] > 0 and not is_new:
@@ -240,14 +240,3 @@ def maintain(
         else:
             lane["pause"][number] = PATIENCE
     _lay_out(lane, expansion, d, table, multiplicity)
-
-
-@compiled
-def refresh_lanes(
-    record: np.ndarray, expansions: np.ndarray, table: np.ndarray, multiplicity: np.ndarray, d: int
-) -> None:
-    """Lay out the tensors of every lane, after they were loaded."""
-    for i in range(len(record)):
-        for number in range(LEVELS):
-            record[i]["stale"][number] = 1
-        _lay_out(record[i], expansions[i], d, table, multiplicity)

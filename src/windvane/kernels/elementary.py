@@ -14,7 +14,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from windvane.kernels.jit import compiled_inner
-from windvane.kernels.lanes import vector
 
 _intrinsic: Any = intrinsic  # its type stubs do not say that it is callable
 
@@ -146,22 +145,22 @@ def bend_ratio(link: int, largest_z: float) -> float:
 
 
 @compiled_inner
-def taylor_array(link: int, order: int, z: np.ndarray, n: int, buffers: np.ndarray, first: int) -> None:
-    """Write mu^(k)(z) / k! for k = 0, ..., ``order`` into the vectors ``first + k`` of a workspace.
+def taylor_array(link: int, order: int, z: np.ndarray, n: int, vectors: np.ndarray, first: int) -> None:
+    """Write mu^(k)(z) / k! for k = 0, ..., ``order`` into the rows ``first + k`` of ``vectors``.
 
     The recurrences follow from the differential equations mu' = mu (1 - mu) of the logistic link, mu' = mu of the
     Poisson link and phi' = -z phi of the normal density phi = mu' of the probit link: with c_k = mu^(k)(z) / k! and
     phi^(k)(z) / k! = (k + 1) c_{k+1}, the last gives k (k - 1) c_k = -z (k - 1) c_{k-1} - (k - 2) c_{k-2}.
     """
-    mean, slope = vector(buffers, first), vector(buffers, first + 1)
+    mean, slope = vectors[first], vectors[first + 1]
     mean_slope_array(link, z, mean, slope, n)
     for k in range(2, order + 1):
-        last, out = vector(buffers, first + k - 1), vector(buffers, first + k)
+        last, out = vectors[first + k - 1], vectors[first + k]
         if link == LOGISTIC:
             for i in range(n):
                 out[i] = last[i]
             for j in range(k):
-                a, b = vector(buffers, first + j), vector(buffers, first + k - 1 - j)
+                a, b = vectors[first + j], vectors[first + k - 1 - j]
                 for i in range(n):
                     out[i] -= a[i] * b[i]
             for i in range(n):
@@ -170,7 +169,7 @@ def taylor_array(link: int, order: int, z: np.ndarray, n: int, buffers: np.ndarr
             for i in range(n):
                 out[i] = last[i] / k
         elif link == PROBIT:
-            before = vector(buffers, first + k - 2)
+            before = vectors[first + k - 2]
             for i in range(n):
                 out[i] = -(z[i] * (k - 1) * last[i] + ((k - 2) * before[i] if k > 2 else 0.0)) / (k * (k - 1))
         else:

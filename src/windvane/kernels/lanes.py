@@ -123,9 +123,3 @@ def H_of(row: np.ndarray) -> np.ndarray:
 def is_linearised(row: np.ndarray) -> bool:
     """Return whether a lane has (pull, H)."""
     return row.shape[0] > VECTORS + 2 * row.shape[1]
-
-
-@compiled_view
-def vector(buffers: np.ndarray, i: int) -> np.ndarray:
-    """Return the ``i``-th vector of CHUNK numbers in ``buffers``, as a view."""
-    return buffers[i % BUFFERS, (i // BUFFERS) * CHUNK : (i // BUFFERS + 1) * CHUNK]

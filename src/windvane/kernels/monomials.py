@@ -16,7 +16,7 @@ import numpy as np
 
 from windvane.kernels.elementary import taylor_array
 from windvane.kernels.jit import compiled_inner, compiled_sums
-from windvane.kernels.lanes import CHUNK, vector
+from windvane.kernels.lanes import CHUNK
 
 
 @compiled_inner
@@ -128,30 +128,30 @@ def _eight_sums(
 
 
 @compiled_inner
-def _add_products(factor: np.ndarray, buffers: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
+def _add_products(factor: np.ndarray, vectors: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
     """Add <factor, monomial> to ``out`` for ``n`` monomials in the workspace, the first of them at ``first``."""
     for j in range(0, n - 3, 4):
         s0, s1, s2, s3 = _four_sums(
-            factor, vector(buffers, first + j), vector(buffers, first + j + 1),
-            vector(buffers, first + j + 2), vector(buffers, first + j + 3),
+            factor, vectors[first + j], vectors[first + j + 1],
+            vectors[first + j + 2], vectors[first + j + 3],
         )  # fmt: skip
         out[j] += s0
         out[j + 1] += s1
         out[j + 2] += s2
         out[j + 3] += s3
     for j in range(n - n % 4, n):
-        out[j] += _sum(factor, vector(buffers, first + j))
+        out[j] += _sum(factor, vectors[first + j])
 
 
 @compiled_inner
 def _add_two_products(
-    a: np.ndarray, c: np.ndarray, buffers: np.ndarray, first: int, n: int, out: np.ndarray, other: np.ndarray
+    a: np.ndarray, c: np.ndarray, vectors: np.ndarray, first: int, n: int, out: np.ndarray, other: np.ndarray
 ) -> None:
     """Do the same for two factors, which is faster than one after the other."""
     for j in range(0, n - 3, 4):
         s0, s1, s2, s3, t0, t1, t2, t3 = _eight_sums(
-            a, c, vector(buffers, first + j), vector(buffers, first + j + 1),
-            vector(buffers, first + j + 2), vector(buffers, first + j + 3),
+            a, c, vectors[first + j], vectors[first + j + 1],
+            vectors[first + j + 2], vectors[first + j + 3],
         )  # fmt: skip
         out[j] += s0
         out[j + 1] += s1
@@ -162,7 +162,7 @@ def _add_two_products(
         other[j + 2] += t2
         other[j + 3] += t3
     for j in range(n - n % 4, n):
-        monomial = vector(buffers, first + j)
+        monomial = vectors[first + j]
         out[j] += _sum(a, monomial)
         other[j] += _sum(c, monomial)
 
@@ -188,7 +188,7 @@ def add_entries(
     sums: np.ndarray,
     moments: np.ndarray,
     counts: np.ndarray,
-    buffers: np.ndarray,
+    vectors: np.ndarray,
 ) -> float:
     """Add the entries ``first <= i < first + n`` of a history, at most CHUNK, to the tensors around ``center``.
 
@@ -196,7 +196,7 @@ def add_entries(
     ``moments`` sum w x^order. Return the sum of the weights w.
     """
     d = center.shape[0]
-    left, z, bare = vector(buffers, columns), vector(buffers, columns + 1), vector(buffers, columns + 2)
+    left, z, bare = vectors[columns], vectors[columns + 1], vectors[columns + 2]
     taylor = columns + 3
     weight = rows[d, first : first + n]
     total = 0.0
@@ -207,22 +207,22 @@ def add_entries(
         x, t = rows[j, first : first + n], center[j]
         for i in range(n):
             z[i] += t * x[i]
-    taylor_array(link, order, z, n, buffers, taylor)
-    one = vector(buffers, 0)
+    taylor_array(link, order, z, n, vectors, taylor)
+    one = vectors[0]
     for i in range(CHUNK):
         one[i] = 1.0
     for i in range(d):
         counts[i] = 1.0
     begin, at, to = 0, 1, 0
     for degree in range(1, order):  # S_k for k < order, and the lists that the last two are made from
-        _set_product(weight, vector(buffers, taylor + degree - 1), n, left)
+        _set_product(weight, vectors[taylor + degree - 1], n, left)
         top = at
         for i in range(d):
             m, x = int(counts[i]), rows[i, first : first + n]
             for j in range(m):
-                _set_product(x, vector(buffers, begin + j), n, vector(buffers, at + j))
+                _set_product(x, vectors[begin + j], n, vectors[at + j])
             at += m
-        _add_products(left, buffers, top, at - top, sums[to : to + at - top])
+        _add_products(left, vectors, top, at - top, sums[to : to + at - top])
         to += at - top
         begin = top
         for i in range(1, d):
@@ -231,25 +231,25 @@ def add_entries(
     for i in range(d):  # S_order and the moments: x_i times the list of degree order - 1
         m = int(counts[i])
         _set_product(weight, rows[i, first : first + n], n, bare)
-        _set_product(bare, vector(buffers, taylor + order - 1), n, left)
+        _set_product(bare, vectors[taylor + order - 1], n, left)
         end = to + place
-        _add_two_products(bare, left, buffers, begin, m, moments[place : place + m], sums[end : end + m])
+        _add_two_products(bare, left, vectors, begin, m, moments[place : place + m], sums[end : end + m])
         place += m
     to += place
     for i in range(d):  # S_(order + 1): x_i x_k times the same list
-        _set_product(rows[i, first : first + n], vector(buffers, taylor + order), n, bare)
+        _set_product(rows[i, first : first + n], vectors[taylor + order], n, bare)
         _set_product(bare, weight, n, bare)
         for k in range(0, i, 2):
             m, more = int(counts[k]), int(counts[k + 1])
             _set_product(bare, rows[k, first : first + n], n, left)
             _set_product(bare, rows[k + 1, first : first + n], n, z)
             end = to + m
-            _add_two_products(left, z, buffers, begin, m, sums[to:end], sums[end : end + m])
-            _add_products(z, buffers, begin + m, more - m, sums[end + m : end + more])
+            _add_two_products(left, z, vectors, begin, m, sums[to:end], sums[end : end + m])
+            _add_products(z, vectors, begin + m, more - m, sums[end + m : end + more])
             to = end + more
         if i % 2 == 0:
             m = int(counts[i])
             _set_product(bare, rows[i, first : first + n], n, left)
-            _add_products(left, buffers, begin, m, sums[to : to + m])
+            _add_products(left, vectors, begin, m, sums[to : to + m])
             to += m
     return total

@@ -199,7 +199,7 @@ def newton(
 @compiled
 def solve_lanes(
     table: np.ndarray, multiplicity: np.ndarray, record: np.ndarray, dense: np.ndarray, history: np.ndarray,
-    expansions: np.ndarray, work: np.ndarray, buffers: np.ndarray,
+    expansions: np.ndarray, work: np.ndarray, buffers: np.ndarray, vectors: np.ndarray,
 ) -> None:  # fmt: skip
     """Compute theta_hat in every lane where it is out of date, starting from its last value.
 
@@ -211,7 +211,7 @@ def solve_lanes(
         lane, row = record[i], dense[i]
         if lane["status"] == FRESH:
             continue
-        maintain(lane, row, history[i], expansions[i], table, multiplicity, work, buffers)
+        maintain(lane, row, history[i], expansions[i], table, multiplicity, work, vectors)
         theta, pull = row[THETA_HAT], row[PULL]
         if lane["status"] == LOST:
             lane["strayed"] = math.inf  # H contains observations that were removed
