@@ -273,3 +273,17 @@ def test_work_in_a_round_is_bounded() -> None:
         assert (built - before)[is_building].sum() <= 64
         before = built
     assert (estimator.record["anchored"] == 1).all()
+
+
+def test_curvature_is_within_a_hundredth_of_the_least_eigenvalue() -> None:
+    """... of H as ``moments`` sums it over the whole history."""
+    estimator = make_lanes([0.999, 1.0], Expansion(4, 8, 40, 64))
+    feed(estimator, [0, 1], range(600), 2)
+    rng, uses = np.random.default_rng(0), []
+    for _ in range(30):
+        theta = estimator.theta_hat + 0.3 * ball(rng, (2,), 2)
+        exact, H = estimator.moments(theta)[1], estimator.curvature(theta)
+        uses.append(estimator.record["expanded"].copy())
+        error = np.abs(np.linalg.eigvalsh(H - exact)).max(axis=1)
+        assert (error <= 0.01 * np.linalg.eigvalsh(exact)[:, 0]).all()
+    assert {0, 2} <= set(np.array(uses).ravel().tolist())

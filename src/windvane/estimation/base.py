@@ -16,7 +16,7 @@ from windvane.estimation.expansion import Expansion
 from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
 from windvane.kernels.history import age_lanes, observe_lanes
-from windvane.kernels.lanes import THETA_HAT, B
+from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
 from windvane.links import Link, get_link
@@ -88,6 +88,8 @@ class Estimator(LaneRows, ABC):
     @property
     def theta_hat(self) -> Array:
         """The current estimate, [lanes, dim]. Reading it does not change the starting point of a later ``solve``."""
+        if (self.record["status"] == FRESH).all():
+            return self.dense[:, THETA_HAT].copy()
         with self.borrow() as twin:
             return twin.solve()
 

@@ -18,7 +18,8 @@ from windvane.links import Link
 # is valid for so few rounds that a pass over the history costs less.
 ORDERS = {1: 10, 2: 10, 3: 8, 4: 8, 5: 6, 6: 6, 7: 4, 8: 4, 9: 4, 10: 4}
 SMALL = 4  # dimensions up to which an evaluation of the expansion costs no more than about 100 observations
-RECENT = 128, 256  # observations that stay exact, in small and in larger dimensions: they cost as much as the expansion
+RECENT = 32, 256  # observations that stay exact, in small and in larger dimensions: a pass over them costs about as
+# much as an evaluation of the expansion
 YOUNG = 4096  # observations of the level that is renewed more often
 RATE = 256  # observations that one solve may add
 
@@ -32,7 +33,7 @@ class Expansion:
     order
         Degree of the Taylor polynomials, an even number; 0 to sum the whole history in every evaluation.
     recent
-        Number of observations that are never expanded. A history is expanded once it is four times as long.
+        Number of observations that are never expanded. A history is expanded once it is eight times as long.
     young
         About as many older ones have an expansion of their own, which is renewed more often.
     rate

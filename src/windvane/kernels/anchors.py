@@ -43,7 +43,7 @@ RENEW = 0.4  # share of the accepted error at which the next expansion is begun
 FIRST_PAUSE, LONGEST_PAUSE = 16, 4096  # solves without a new expansion after one that came too late
 NEAR = 1.0  # relative to ``reach``: largest distance of theta_hat from the ball for a center in between
 MOST_PASSED_ON = 256  # observations that pass from level 0 to level 1 at once
-PATIENCE = 3  # solves between two looks at an expansion that is good enough
+LOOK_AGAIN = 3  # solves between two looks at an expansion that is good enough
 HALVINGS = 4  # bisection steps for lambda_min(V), in the logarithm
 
 
@@ -238,5 +238,5 @@ def maintain(
         if not share <= RENEW or (is_long and lane["anchored"][1] == 1):
             _begin(lane, row, expansion[number], number)
         else:
-            lane["pause"][number] = PATIENCE
+            lane["pause"][number] = LOOK_AGAIN
     _lay_out(lane, expansion, d, table, multiplicity)

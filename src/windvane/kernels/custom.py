@@ -54,7 +54,7 @@ class LinkKernels:
 
     observe_lanes: Callable[..., None] = history.observe_lanes
     solve_lanes: Callable[..., None] = root.solve_lanes
-    moments_lanes: Callable[..., None] = sums.moments_lanes
+    moments_lanes: Callable[..., None] = expansion.moments_lanes
     project_lanes: Callable[..., None] = projection.project_lanes
     predict_lanes: Callable[..., None] = scoring.predict_lanes
     linearise_lanes: Callable[..., None] = one_pass.linearise_lanes

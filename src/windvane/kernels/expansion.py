@@ -45,7 +45,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope, remainder_growth
-from windvane.kernels.jit import compiled_inner, compiled_sums, compiled_view
+from windvane.kernels.jit import compiled, compiled_inner, compiled_sums, compiled_view
 from windvane.kernels.lanes import LEVELS
 from windvane.kernels.linalg import mirror, norm
 from windvane.kernels.monomials import list_derivatives, list_monomials, list_second_derivatives
@@ -287,3 +287,21 @@ def expanded_weight(lane: np.void, expansion: np.ndarray, d: int) -> float:
         if lane["anchored"][number] == 1:
             total += expansion[number, d + lane["sums"] + lane["moments"]] * lane["scale"] * lane["owed"]
     return total
+
+
+@compiled
+def moments_lanes(
+    theta: np.ndarray,
+    g: np.ndarray,
+    H: np.ndarray,
+    record: np.ndarray,
+    history: np.ndarray,
+    expansions: np.ndarray,
+    work: np.ndarray,
+    buffers: np.ndarray,
+) -> None:
+    """Compute g and H of every lane at its theta."""
+    for i in range(len(record)):
+        lane, rows, expansion = record[i], history[i], expansions[i]
+        mean_at(lane, rows, expansion, theta[i], buffers, g[i], work[0])
+        gram_at(SLOPE_GRAM, lane, rows, expansion, theta[i], buffers, H[i])

@@ -19,7 +19,7 @@ import numpy as np
 
 from windvane.kernels.jit import compiled_inner, compiled_view
 
-EXPANDED_FROM = 4  # a history is expanded once it is this many times as long as what always stays exact
+EXPANDED_FROM = 8  # a history is expanded once it is this many times as long as what always stays exact
 LEVELS = 2  # expansions of a lane: of its young observations (0), and of the old ones, which are many and light (1)
 
 RECORD = np.dtype(

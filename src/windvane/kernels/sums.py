@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.elementary import bend_array, mean_slope_array
-from windvane.kernels.jit import compiled, compiled_inner, compiled_sums
+from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
 from windvane.kernels.linalg import mirror
 
@@ -292,14 +292,3 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
     scale, ridge = lane["scale"], lane["ridge"]
     for j in range(d):
         out[j] = out[j] * scale + ridge * u[j]
-
-
-@compiled
-def moments_lanes(
-    theta: np.ndarray, g: np.ndarray, H: np.ndarray, record: np.ndarray, history: np.ndarray, buffers: np.ndarray
-) -> None:
-    """Compute g and H of every lane at its theta."""
-    for i in range(len(record)):
-        record[i]["first"] = record[i]["start"]
-        mean_sums(record[i], history[i], theta[i], buffers, g[i])
-        gram(SLOPE_GRAM, record[i], history[i], theta[i], buffers, H[i])
