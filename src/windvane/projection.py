@@ -112,7 +112,8 @@ def _solve(
     tables, expansions = Expansion().tables(d), np.zeros((1, LEVELS, 0))
     kernels.solve_lanes(*tables, record, dense, rows, expansions, work, buffers, np.zeros((0, CHUNK)))
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
-    kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, rows, expansions, work, buffers)
+    record["beta"] = beta
+    kernels.project_lanes(program, theta, eta, report, record, dense, rows, expansions, work, buffers)
     if program == P2:  # the kernel's eta refers to the Cholesky root of V_tilde, ours to the symmetric root
         M = dense[0, VECTORS + d : VECTORS + 2 * d]
         eigenvalues, Q = np.linalg.eigh(M)

@@ -201,7 +201,8 @@ class MaximumLikelihoodEstimator(Estimator):
         projection = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
         with self.lock:
             results = (projection.theta, projection.eta, projection.report)
-            rows = (beta, *results, self.record, self.dense, self.history, self.expansions)
+            self.record["beta"] = beta
+            rows = (*results, self.record, self.dense, self.history, self.expansions)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0][:2])
             else:

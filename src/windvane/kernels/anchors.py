@@ -71,11 +71,10 @@ def _add(
 ) -> None:
     """Add entries to a block of a level."""
     block, counts = block_of(level, lane, d, number), delta_of(level, lane, d)[d:]
-    sums, moments = block[d : d + lane["sums"]], block[d + lane["sums"] : d + lane["sums"] + lane["moments"]]
-    link, order, columns, last = lane["link"], lane["order"], lane["columns"], block.shape[0] - 1
+    link, order, columns = lane["link"], lane["order"], lane["columns"]
     while first < end:
         n = min(CHUNK, end - first)
-        block[last] += add_entries(link, order, columns, rows, first, n, block[:d], sums, moments, counts, vectors)
+        add_entries(link, order, columns, rows, first, n, block, counts, vectors)
         first += n
 
 

@@ -71,7 +71,8 @@ RECORD = np.dtype(
         ("base", np.int64),  # first entry of the next expansion of the young level
         ("owed", np.float64),  # factor by which stored weights were rescaled since the tensors were last brought along
         ("least", np.float64),  # lower bound on the smallest eigenvalue of V
-        # the last evaluation of g, not part of the state
+        # not part of the state: the radius of a projection, and the last evaluation of g
+        ("beta", np.float64),
         ("first", np.int64),  # entries from this one on were summed
         ("expanded", np.int64),  # number of levels, the oldest, that represented the others
         ("slack", np.float64),  # bound on their effect on a root, the largest since this field was set to 0

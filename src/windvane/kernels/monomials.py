@@ -184,25 +184,23 @@ def add_entries(
     rows: np.ndarray,
     first: int,
     n: int,
-    center: np.ndarray,
-    sums: np.ndarray,
-    moments: np.ndarray,
+    block: np.ndarray,
     counts: np.ndarray,
     vectors: np.ndarray,
-) -> float:
-    """Add the entries ``first <= i < first + n`` of a history, at most CHUNK, to the tensors around ``center``.
+) -> None:
+    """Add the entries ``first <= i < first + n`` of a history, at most CHUNK, to the tensors of a block.
 
-    ``sums`` holds S_k = sum w c_{k-1} x^k for k = 1, ..., order + 1, where c_j = mu^(j)(<x, center>) / j!, and
-    ``moments`` sum w x^order. Return the sum of the weights w.
+    A block holds the center, S_k = sum w c_{k-1} x^k for k = 1, ..., order + 1, where c_j = mu^(j)(<x, center>) / j!,
+    M = sum w x^order, and the sum of the weights w.
     """
-    d = center.shape[0]
+    d, last = rows.shape[0] - 3, block.shape[0] - 1
+    center, sums = block[:d], block[d:]
     left, z, bare = vectors[columns], vectors[columns + 1], vectors[columns + 2]
     taylor = columns + 3
     weight = rows[d, first : first + n]
-    total = 0.0
     for i in range(n):
         z[i] = 0.0
-        total += weight[i]
+        block[last] += weight[i]
     for j in range(d):
         x, t = rows[j, first : first + n], center[j]
         for i in range(n):
@@ -227,7 +225,10 @@ def add_entries(
         begin = top
         for i in range(1, d):
             counts[i] += counts[i - 1]
-    place = 0
+    place, length = 0, 0
+    for i in range(d):
+        length += int(counts[i])
+    moments = block[last - length : last]
     for i in range(d):  # S_order and the moments: x_i times the list of degree order - 1
         m = int(counts[i])
         _set_product(weight, rows[i, first : first + n], n, bare)
@@ -252,4 +253,3 @@ def add_entries(
             _set_product(bare, rows[i, first : first + n], n, left)
             _add_products(left, vectors, begin, m, sums[to : to + m])
             to += m
-    return total

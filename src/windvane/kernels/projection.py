@@ -317,7 +317,6 @@ def _set_slack_operator(beta: float, work: np.ndarray) -> None:
 @compiled
 def project_lanes(
     program: int,
-    beta: np.ndarray,
     theta: np.ndarray,
     eta: np.ndarray,
     report: np.ndarray,
@@ -354,13 +353,13 @@ def project_lanes(
             if stage == 2:
                 _set_start(0, row[THETA_HAT], S, theta[i])  # so that theta is admissible in any case
                 if program == P2:
-                    stage_program, target = P0_IN_V_TILDE, beta[i]
+                    stage_program, target = P0_IN_V_TILDE, lane["beta"]
                 if program != P0_IN_H:
                     factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
                     copy_matrix(lower, lower_M)
             else:
                 factorise(V_of(row), lower)
-                _set_slack_operator(beta[i], work)
+                _set_slack_operator(lane["beta"], work)
                 stage_program, target = program, 0.0
             value, residual = math.inf, math.inf
             for number in range(3 + 2 * min(d, MOST_AXES)):
@@ -378,9 +377,9 @@ def project_lanes(
                 if value <= target:
                     break
             report[i, STAGE] = stage
-            if program == P2 and stage == 2 and value <= beta[i]:
+            if program == P2 and stage == 2 and value <= lane["beta"]:
                 for j in range(d):
-                    eta[i, j] /= -beta[i]
+                    eta[i, j] /= -lane["beta"]
                 solve_lower(lower_M, eta[i], eta[i])
                 value = 0.0
                 break
