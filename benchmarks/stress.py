@@ -62,7 +62,9 @@ class Target:
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.store = folder / "stress.db"
         with contextlib.closing(SqliteStore(self.store)) as store:  # two clients are two tokens
-            self.token, self.other_token = (create_token(store, name, full=True) or "" for name in ("one", "other"))
+            self.token, self.other_token = (
+                create_token(store.tokens, name, full=True) or "" for name in ("one", "other")
+            )
         self.stall = folder / "stall"
         library = folder / "stalling_disk.so"
         source = Path(__file__).with_name("stalling_disk.c")

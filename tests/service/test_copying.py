@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.postgres import Cluster
+from support.refusals import rejects
 from support.server import pack_stream
 from support.stores import RAW, Facts, add_stream, compact, decide, edit, open_directly
 from windvane.service import copying
@@ -55,7 +56,7 @@ def read(where: Place) -> Content:
         rows = store.read_streams()
         events = {row.name: list(store.read_events(row.id)) for row in rows}
         states = {row.name: (store.read_snapshot(row.id), store.read_baseline(row.id)) for row in rows}
-        return Content(rows, events, states, store.read_tokens())
+        return Content(rows, events, states, store.tokens.read())
 
 
 def check(where: Place) -> None:
@@ -228,6 +229,22 @@ def test_stores_and_streams_that_cannot_be_used(tmp_path: Path, database_url: st
         assert "another server has this store" in refuse("in_use", tmp_path / "b.db", path)
 
 
+def test_a_damaged_store_is_not_repaired_unasked(tmp_path: Path) -> None:
+    """Its structure is damaged: a server would build a new file."""
+    path = tmp_path / "a.db"
+    fill(path, "a")
+    edit(path, "DROP INDEX events_by_key")
+    content = path.read_bytes()
+    for source, target in ((path, tmp_path / "b.db"), (tmp_path / "c.db", path)):
+        if source != path:
+            fill(source, "c")
+        with rejects(error=StoreError, where=str(path), code="damaged"):
+            copy_streams(source, target)
+        assert path.read_bytes() == content
+    assert not list(tmp_path.glob("*.damaged-*"))
+    assert not (tmp_path / "b.db").exists()
+
+
 def test_the_same_database_under_two_names(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(database_url, "a")
     other = f"{database_url}&options=-clock_timeout%3D100"
@@ -358,7 +375,7 @@ def test_tokens_go_with_all_streams(kinds: tuple[str, str], create_place: Callab
     fill(source, "a", "b")
     tokens = [Token("page", "hash 1", False, 1.5), Token("shop", "hash 2", True, 2.5)]
     with closing(open_store(source)) as store:
-        assert all(store.add_token(token) for token in tokens)
+        assert all(store.tokens.add(token) for token in tokens)
     expected = [
         (targets[0], {}, tokens),
         (targets[1], {"names": ["a"]}, []),
@@ -370,7 +387,7 @@ def test_tokens_go_with_all_streams(kinds: tuple[str, str], create_place: Callab
         assert read(target).tokens == found
         assert result.tokens == [token.name for token in found]
         with closing(open_store(target, shared=True)) as store:
-            assert store.requires_token is bool(found)
+            assert store.tokens.are_required is bool(found)
     assert read(source).tokens == tokens
 
 
@@ -379,7 +396,7 @@ def test_other_tokens_of_the_same_name_stay(tmp_path: Path, create_place: Callab
     fill(source, "a")
     for place, hash_ in ((source, "1"), (target, "2")):
         with closing(open_store(place)) as store:
-            store.add_token(Token("shop", hash_, True, 1.0))
+            store.tokens.add(Token("shop", hash_, True, 1.0))
     result = copy_streams(source, target)
     assert (result.tokens, result.other_tokens) == ([], ["shop"])
     assert [token.hash for token in read(target).tokens] == ["2"]
@@ -390,12 +407,12 @@ def test_authentication_stays_on_without_tokens(kinds: tuple[str, str], create_p
     source, target = map(create_place, kinds)
     fill(source, "a")
     with closing(open_store(source)) as store:
-        store.add_token(Token("shop", "1", True, 1.0))
-        store.remove_token("shop")
+        store.tokens.add(Token("shop", "1", True, 1.0))
+        store.tokens.remove("shop")
     copy_streams(source, target)
     with closing(open_store(target, shared=True)) as store:
-        assert store.requires_token
-        assert store.read_tokens() == []
+        assert store.tokens.are_required
+        assert store.tokens.read() == []
 
 
 def test_events_are_written_in_chunks_of_limited_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 from support.backends import open_backend
 from support.refusals import rejects
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
+from support.stores import snapshot_number
 from windvane.service import engine as engines
-from windvane.service import snapshots, streams
+from windvane.service import journal, snapshots, streams
 from windvane.service.bulk_history import learn_history
 from windvane.service.creation import configure, create_stream
 from windvane.service.recovery import rebuild_stream
@@ -55,7 +56,9 @@ def operate(service: Local, operation: str, *arguments: Any, name: str = "shop")
 
     async def carry_out() -> Done:
         stream = await service.engine.find(name)
-        return await service.engine.operate(stream, lambda: getattr(stream, operation)(*arguments, time.time()))
+        return await service.engine.operations.operate(
+            stream, lambda: getattr(stream, operation)(*arguments, time.time())
+        )
 
     done: Done = service.run(carry_out())
     return done
@@ -101,7 +104,7 @@ def test_whatever_waits_for_the_disk_is_known(monkeypatch: pytest.MonkeyPatch, s
 
 
 def test_a_disk_that_does_not_keep_up(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "MAX_WAITING", 10)
+    monkeypatch.setattr(journal, "MAX_WAITING", 10)
     disk = StalledDisk(service, monkeypatch)
     for _ in range(10):
         operate(service, "decide", RAW, None)
@@ -120,7 +123,7 @@ def test_a_repetition_is_answered_when_the_first_is_on_disk(service: Local, monk
         shop, other = engine.stream("shop"), engine.stream("other")
         raw = json.dumps(HISTORY).encode()
         asked = [
-            asyncio.create_task(engine.carry_out(shop, lambda: shop.decide(RAW, "k", time.time()))),
+            asyncio.create_task(engine.operations.carry_out(shop, lambda: shop.decide(RAW, "k", time.time()))),
             *(asyncio.create_task(learn_history(engine, other, raw, "h")) for _ in range(2)),
         ]
         done, _ = await asyncio.wait(asked, timeout=0.3)
@@ -233,7 +236,7 @@ def test_a_change_closes_decisions_bit_by_bit(service: Local, monkeypatch: pytes
     engine, stream = service.engine, service.engine.streams["shop"]
 
     async def scene() -> None:
-        decision = engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        decision = engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         await asyncio.gather(configure(engine, stream, {"max_pending": 2}), decision)
 
     service.run(scene())
@@ -259,10 +262,10 @@ def test_a_request_for_a_stream_that_was_replaced_does_not_wait(
         stream.core.configure(max_pending=1)
         await asyncio.sleep(0)
         with rejects(error=engines.Problem, code="unavailable"):
-            await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+            await engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         monkeypatch.setattr(stream.core, "is_overdue", lambda *_: True)
         with rejects(error=engines.Problem, code="unavailable"):
-            await engine.carry_out(stream, lambda: stream.reward("x", 1.0, time.time()), decision="x")
+            await engine.operations.carry_out(stream, lambda: stream.reward("x", 1.0, time.time()), decision="x")
 
     service.run(scene())
     service.wait_until_ready()
@@ -302,10 +305,10 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
     body = {"rewards": [1.0] * 4000, "vectors": [[0.01 * (i % 7)] * 10 for i in range(4000)]}
     for _ in range(2):
         assert service.post(f"{SHOP}/history", body).json() == {"rows": 4000}
-    until(lambda: service.store.read_snapshot_number(1) > 0)
+    until(lambda: snapshot_number(service.store, 1) > 0)
     service.crash()
     store = open_backend(tmp_path / "a.db")
-    assert store.last_number(1) - store.read_snapshot_number(1) <= 1
+    assert store.last_number(1) - snapshot_number(store, 1) <= 1
     (row,) = store.read_streams()
     assert pack_stream(rebuild_stream(row, store)) == pack_stream(rebuild_stream(row, store, from_start=True))
     store.close()
@@ -330,10 +333,10 @@ def test_a_stream_that_was_replaced_stores_nothing(service: Local, monkeypatch: 
 
     async def scene() -> None:
         monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1)
-        await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        await engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1e9)
         stream.decide(RAW, None, time.time())  # its events are lost
-        with rejects(error=engines.Problem, code="internal"), engine.operating(stream):
+        with rejects(error=engines.Problem, code="internal"), engine.operations.operating(stream):
             raise RuntimeError("an operation that fails")
         with rejects(error=engines.Problem, code="unavailable"):
             engine.stream("shop")
@@ -342,10 +345,10 @@ def test_a_stream_that_was_replaced_stores_nothing(service: Local, monkeypatch: 
         go.set()
         await asyncio.sleep(0.2)
         with rejects(error=engines.Problem, code="unavailable"):
-            await engine.commit(stream)
+            await engine.journal.commit(stream)
 
     service.run(scene())
-    assert (service.info()["events"], service.store.read_snapshot_number(1)) == (1, 0)
+    assert (service.info()["events"], snapshot_number(service.store, 1)) == (1, 0)
 
 
 def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:

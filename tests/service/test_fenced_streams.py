@@ -52,7 +52,9 @@ def test_events_of_a_stream_that_is_being_deleted_are_stored_or_not_acknowledged
     monkeypatch.setattr(service.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
 
     async def scene() -> None:
-        decision = asyncio.create_task(engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time())))
+        decision = asyncio.create_task(
+            engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        )
         await asyncio.sleep(0.05)
         removal = asyncio.create_task(engine.registry.remove("shop"))
         await asyncio.sleep(0.05)
@@ -82,7 +84,7 @@ def test_a_stream_that_cannot_be_read_does_not_keep_the_others_from_being_served
 ) -> None:
     service.create("other")
     shop = service.engine.rows["shop"].id
-    monkeypatch.setattr("windvane.service.cluster.placement.rebuild_stream", _fail_for(shop, error))
+    monkeypatch.setattr("windvane.service.cluster.loading.rebuild_stream", _fail_for(shop, error))
     end_epoch(service)
     until(lambda: "shop" in service.engine.unavailable)
     recoveries = service.engine.recoveries
@@ -108,12 +110,12 @@ def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
     monkeypatch.setattr(stream, "copy", lambda: copies.append(stream.number) or copy())  # type: ignore[func-returns-value]
 
     async def scene() -> None:
-        await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        await engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1)
         with hold(stream):
-            await engine.commit(stream)
+            await engine.journal.commit(stream)
             assert not copies
-        await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        await engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         assert copies
 
     service.run(scene())

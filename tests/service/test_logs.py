@@ -86,7 +86,7 @@ def test_ids_of_requests(header: bytes, is_used: bool) -> None:
 def test_lines_about_requests(tmp_path: Path, configure: Callable[..., io.StringIO]) -> None:
     """A line for every request, with the id that its client was told, and without anything that it must not hold."""
     service = Local(tmp_path / "a.db", log_requests=True)
-    secret = create_token(service.store, "shop", full=True)
+    secret = create_token(service.store.tokens, "shop", full=True)
     assert secret is not None
     output, headers = configure("json", "info"), {"authorization": f"Bearer {secret}"}
     body = {"name": "homepage", "features": {"by_arm": {"device": ["phone"]}, "arms": ["a", "b"]}}

@@ -20,8 +20,8 @@ import pytest
 from support.refusals import rejects
 from support.server import ARMS, Local, read_problem, run_local, until
 from windvane.service import engine as engines
+from windvane.service import operations, turns
 from windvane.service import refit as refits
-from windvane.service import turns
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.event_lookup import EventLookup
 from windvane.service.store import LATE, Event, SqliteStore
@@ -106,14 +106,14 @@ def test_parts_that_are_stored_while_they_are_looked_up(tmp_path: Path, monkeypa
         lookup = EventLookup(store, stream.id)
         event = Event.create(stream.chain, stream.id, 2, 1.0, LATE, decision, None, b'{"value":1.0}')
         lookup.add(event)
-        read = store.events_of_decision
+        read = store.find_events
 
-        def read_before_the_commit(*arguments: Any) -> list[Event]:
-            events = read(*arguments)
+        def read_before_the_commit(**places: Any) -> list[Event]:
+            events = read(**places)
             lookup.forget(2)
             return events
 
-        monkeypatch.setattr(store, "events_of_decision", read_before_the_commit)
+        monkeypatch.setattr(store, "find_events", read_before_the_commit)
         assert [event.number for event in lookup.of_decision(decision)] == [1, 2]
 
 
@@ -132,7 +132,7 @@ def test_an_operation_that_fails_after_a_recovery(service: Local) -> None:
         raise RuntimeError("a fault")
 
     async def scene() -> None:
-        task = asyncio.create_task(engine.operate(stream, fail))
+        task = asyncio.create_task(engine.operations.operate(stream, fail))
         while not entered.is_set():
             await asyncio.sleep(0.001)
         engine.fail(RuntimeError("a failed commit"))
@@ -154,14 +154,14 @@ def test_a_stream_is_rebuilt_though_the_disk_fails_for_a_moment(
 ) -> None:
     monkeypatch.setattr(engines, "RETRY", 0.02)
     service.decide()
-    failures, rebuild = [sqlite3.OperationalError("disk I/O error")], engines.rebuild_stream
+    failures, rebuild = [sqlite3.OperationalError("disk I/O error")], operations.rebuild_stream
 
     def fail_once(*arguments: Any, **more: Any) -> Any:
         if failures:
             raise failures.pop()
         return rebuild(*arguments, **more)
 
-    monkeypatch.setattr(engines, "rebuild_stream", fail_once)
+    monkeypatch.setattr(operations, "rebuild_stream", fail_once)
     monkeypatch.setattr(service.engine.streams["shop"].core, "decide", lambda *_, **__: 1 / 0)
     read_problem(service.post(f"{SHOP}/decisions", ARMS), 500)
     until(lambda: service.post(f"{SHOP}/decisions", ARMS).status_code == 201)
@@ -172,7 +172,7 @@ def test_followers_of_a_stream_that_is_rebuilt(
     service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Their answers end; that is no fault."""
-    monkeypatch.setattr("windvane.service.http.routes.LIVE_SECONDS", 0.01)
+    monkeypatch.setattr("windvane.service.http.stream_routes.LIVE_SECONDS", 0.01)
     go, recover = threading.Event(), engines.recover
     monkeypatch.setattr(engines, "recover", lambda *arguments: (go.wait(30), recover(*arguments))[1])
     thread, answers = ask_in_thread(lambda: service.get(f"{SHOP}/live"))
@@ -180,7 +180,7 @@ def test_followers_of_a_stream_that_is_rebuilt(
 
     async def fail() -> None:
         engine, stream = service.engine, service.engine.streams["shop"]
-        done = await engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+        done = await engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         assert done.status == 201
         engine.fail(RuntimeError("a failed commit"))
 
@@ -217,13 +217,13 @@ def test_many_streams_created_at_once_on_a_slow_disk(service: Local, monkeypatch
 
 def test_operations_run_in_threads_while_a_commit_takes_long(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk may hang on reads, too: a look-up of a key must not hold up the event loop."""
-    monkeypatch.setattr(engines, "SLOW_COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(operations, "SLOW_COMMIT_SECONDS", 0.01)
     with monkeypatch.context() as patch:
         writing = Gate(patch, service.store, "append")
         first, _ = ask_in_thread(service.decide)
         assert writing.entered.wait(30)
         until(lambda: service.engine.backlog[1] > 0.01)
-        reading = Gate(patch, service.store, "find_events" if service.store.is_remote else "event_with_key")
+        reading = Gate(patch, service.store, "find_events")
         second, answers = ask_in_thread(lambda: service.decide(key="k"))
         assert reading.entered.wait(30)
         assert service.get("/healthz").status_code == 200
@@ -343,6 +343,7 @@ server.serve(sys.argv[1], port=0, started=lambda address: print(address, flush=T
 """
 
 
+@pytest.mark.sqlite
 def test_a_server_ends_though_the_disk_does_not_answer(tmp_path: Path) -> None:
     """Neither the store nor a thread that waits for it can be closed."""
     command = [sys.executable, "-c", HANGING, str(tmp_path / "a.db")]

@@ -17,8 +17,9 @@ import pytest
 import stress
 
 from support.server import ARMS, Local, read_problem, run_local, until
+from support.stores import snapshot_number
 from windvane.errors import ArgumentError
-from windvane.service import bodies, snapshots, turns
+from windvane.service import bodies, journal, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
@@ -184,7 +185,7 @@ def test_many_features_are_described_and_copied_in_a_thread(service: Local, monk
     for path in (SHOP, f"{SHOP}/charts"):
         assert service.get(path).status_code == 200
     service.decide()
-    until(lambda: service.store.read_snapshot_number(1) == 1)
+    until(lambda: snapshot_number(service.store, 1) == 1)
     assert threads.is_loop(service) == [True, True]
     monkeypatch.setattr(turns, "LARGE_DIM", 1)
     monkeypatch.setattr("windvane.service.views.LARGE_DIM", 1)
@@ -192,7 +193,7 @@ def test_many_features_are_described_and_copied_in_a_thread(service: Local, monk
     service.create("large")
     service.decide("large")
     assert service.info("large")["counts"]["decisions"] == 1
-    until(lambda: service.store.read_snapshot_number(2) == 1)
+    until(lambda: snapshot_number(service.store, 2) == 1)
     assert threads.is_loop(service) == [False] * 3  # when it is created, copied and read
 
 
@@ -293,19 +294,19 @@ def test_load_by_client_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_that_wait_for_the_disk_are_limited(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "MAX_WAITING_BYTES", 5 * len(RAW))  # more than one event, less than two
+    monkeypatch.setattr(journal, "MAX_WAITING_BYTES", 5 * len(RAW))  # more than one event, less than two
     go, append = threading.Event(), service.store.append
     monkeypatch.setattr(service.store, "append", lambda *a, **more: (go.wait(30), append(*a, **more)))
     stream = service.engine.streams["shop"]
 
     async def scene() -> None:
         for _ in range(2):
-            await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+            await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         with pytest.raises(engines.Problem, match="does not keep up"):
-            await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+            await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
         go.set()
-        await service.engine.commit(stream)
-        await service.engine.operate(stream, lambda: stream.decide(RAW, None, time.time()))
+        await service.engine.journal.commit(stream)
+        await service.engine.operations.operate(stream, lambda: stream.decide(RAW, None, time.time()))
 
     service.run(scene())
 

@@ -22,6 +22,7 @@ from windvane.service.store import (
     Baseline,
     Erasure,
     Event,
+    ReadableStore,
     SqliteStore,
     Store,
     StoreError,
@@ -137,6 +138,12 @@ def add_stream(store: Store, name: str, **settings: Any) -> Stream:
     return Stream(row, store)
 
 
+def snapshot_number(store: ReadableStore, stream: int) -> int:
+    """Return the number of the event after which the last snapshot was made, 0 if there is none."""
+    snapshot = store.read_snapshot(stream)
+    return 0 if snapshot is None else snapshot.number
+
+
 def decide(stream: Stream, store: Store, count: int = 1, now: float = 10.0) -> None:
     """Store some decisions and rewards."""
     for _ in range(count):
@@ -185,10 +192,10 @@ def build(where: str | Path, rounds: int = 8) -> Facts:
         keep(shop.configure({"title": "a shop"}, 10.0 + rounds))
         store.append([], [(stream.id, stream.snapshot()) for stream in streams.values()])
         for name, full in (("writer", True), ("reader", False)):
-            store.add_token(Token(name, f"hash of {name}", full, 1.0))
+            store.tokens.add(Token(name, f"hash of {name}", full, 1.0))
         states = {name: pack_stream(stream) for name, stream in streams.items()}
         logs = {name: [event.to_plain() for event in store.read_events(stream.id)] for name, stream in streams.items()}
-        return Facts(states, logs, answers, store.read_tokens())
+        return Facts(states, logs, answers, store.tokens.read())
 
 
 def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
@@ -251,9 +258,9 @@ def serve_copy(where: str | Path, facts: Facts) -> Served:
                 assert pack_stream(streams[name]) == facts.states[name], f"{name}: is in another state"
                 assert (store.read_acknowledged() or {}).get(number, 0) <= streams[name].number
                 is_intact &= _has_same_log(store, streams[name], facts) & _has_same_answers(streams[name], facts)
-        assert set(store.read_tokens()) <= set(facts.tokens), "a token has other rights"
-        assert store.requires_token, "tokens are not needed any more"
-        return Served(is_intact and store.read_tokens() == facts.tokens, set(unavailable))
+        assert set(store.tokens.read()) <= set(facts.tokens), "a token has other rights"
+        assert store.tokens.are_required, "tokens are not needed any more"
+        return Served(is_intact and store.tokens.read() == facts.tokens, set(unavailable))
 
 
 def _has_same_log(store: Store, stream: Stream, facts: Facts) -> bool:

@@ -46,7 +46,8 @@ def copy(source: Source, target: Target, names: Names = None, tokens: Tokens = N
     A stream keeps every byte, also from a file to PostgreSQL and back. If another stream of the target has its id, it
     gets a new one, and its checksums are computed again. Each stream is copied as a whole or not at all, and appears in
     the target once it is verified. A stream of the target is never replaced. If the command is stopped, repeat it:
-    streams that are there already are compared, and not copied again.
+    streams that are there already are compared, and not copied again. The source is not changed. A store that would
+    have to be migrated or repaired first is refused.
 
     Examples:
       windvane streams copy windvane.db postgresql://windvane@db.internal/windvane

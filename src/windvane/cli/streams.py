@@ -197,7 +197,7 @@ def _change(place: Place, name: str, verb: str) -> Answer:
 
     async def work(engine: Engine) -> datetime | None:
         stream = engine.stream(name)
-        await engine.carry_out(stream, lambda: getattr(stream, verb)(read_clock()))
+        await engine.operations.carry_out(stream, lambda: getattr(stream, verb)(read_clock()))
         archived: datetime | None = stream.info().archived
         return archived
 

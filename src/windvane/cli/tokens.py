@@ -46,7 +46,7 @@ def add(
 
     _check_name(name)
     with open_store(store, create=True) as opened:
-        secret = create_token(opened, name, full=not read_only)
+        secret = create_token(opened.tokens, name, full=not read_only)
     if secret is None:
         hint = "remove that token first, or use another name"
         raise ArgumentError("name", name, "a name that no token has", hint=hint)
@@ -61,7 +61,7 @@ def list_tokens(store: Store = DEFAULT_STORE) -> Answer:
       windvane token list --store windvane.db
     """
     with open_store(store) as opened:
-        tokens = opened.read_tokens()
+        tokens = opened.tokens.read()
     rows = [(token.name, "full" if token.full else "read", token.created) for token in tokens]
     lines = [[name, rights, time.strftime("%Y-%m-%d %H:%M", time.localtime(at))] for name, rights, at in rows]
     document = {"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]}
@@ -78,9 +78,9 @@ def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:
     """
     _check_name(name)
     with open_store(store) as opened:
-        if not opened.remove_token(name):
+        if not opened.tokens.remove(name):
             raise ArgumentError("name", name, "the name of a token")
-        is_last = not opened.read_tokens()
+        is_last = not opened.tokens.read()
     if is_last:
         remark("no token is left: all requests are rejected until you add one or run `windvane token open`")
     return Answer({"removed": name})
@@ -95,7 +95,7 @@ def turn_off_authentication(store: Store = DEFAULT_STORE) -> Answer:
       windvane token open --store windvane.db
     """
     with open_store(store) as opened:
-        opened.remove_all_tokens()
+        opened.tokens.remove_all()
     return Answer({"open": True})
 
 

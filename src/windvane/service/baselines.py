@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from windvane.agent.refit import declare_arms
 from windvane.records import Name
-from windvane.service.store import KINDS, Baseline, Snapshot, SnapshotError, Store, StreamRow
+from windvane.service.store import KINDS, Baseline, ReadableStore, Snapshot, SnapshotError, StreamRow
 
 ARMS = "arms"  # what the rest of a baseline's snapshot holds beside that of other snapshots
 
@@ -21,7 +21,7 @@ class LogStart(NamedTuple):
     arms: list[list[Name]]
 
 
-def read_baseline(row: StreamRow, store: Store) -> Baseline | None:
+def read_baseline(row: StreamRow, store: ReadableStore) -> Baseline | None:
     """Return the baseline of a stream, None if its log is whole; raise :class:`SnapshotError` if it was changed, or
     does not belong to the log."""
     baseline = store.read_baseline(row.id)
@@ -41,7 +41,7 @@ def find_start(row: StreamRow, baseline: Baseline | None) -> LogStart:
     return LogStart(baseline.removed, baseline.removed_chain, json.loads(baseline.snapshot.extra).get(ARMS, arms))
 
 
-def build_baseline(row: StreamRow, store: Store, snapshot: Snapshot, removed: int) -> Baseline:
+def build_baseline(row: StreamRow, store: ReadableStore, snapshot: Snapshot, removed: int) -> Baseline:
     """Return the baseline to store when events up to number ``removed`` are removed, 0 for none.
 
     Parameters

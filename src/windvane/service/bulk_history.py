@@ -30,10 +30,10 @@ async def _learn(engine: Engine, stream: Stream, raw: bytes, key: str | None) ->
         now, began = read_clock(), time.perf_counter()
         learned = await asyncio.to_thread(read, now)
         if isinstance(learned, LearnedHistory):
-            with engine.operating(stream, began):
+            with engine.operations.operating(stream, began):
                 done = stream.learn_history(raw, key, learned, now)
-            engine.hand_over(stream, done.events)
+            engine.journal.hand_over(stream, done.events)
         else:
             done = learned
-    await engine.commit(stream)  # also if it was learned before: that may still wait for the disk
+    await engine.journal.commit(stream)  # also if it was learned before: that may still wait for the disk
     return done

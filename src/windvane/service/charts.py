@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from windvane.records import DecisionStatus, Name, to_datetime
-from windvane.service.store import CLOSED, DECIDED, REWARD_PART, REWARDED, Event, Store
+from windvane.service.store import CLOSED, DECIDED, REWARD_PART, REWARDED, Event, ReadableStore
 
 MAX_BUCKETS = 240  # even, so that every bucket has a neighbour to be merged with
 FIRST_WIDTH = 10  # decisions
@@ -108,7 +108,7 @@ class Charts:
         if self._buckets and self._buckets[-1].model is None:
             self._buckets[-1].model = model
 
-    def read(self, store: Store, stream: int, last: int) -> bool:
+    def read(self, store: ReadableStore, stream: int, last: int) -> bool:
         """Add some of the stored events up to ``last``; return whether there are more. Those that were removed from the
         log are not in the charts."""
         before = self.number

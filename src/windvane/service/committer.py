@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from windvane.service.store import Erasure, Event, FencedError, Snapshot, Store
+from windvane.service.store import Erasure, Event, EventStore, FencedError, Snapshot
 
 Promise = asyncio.Future[None]
 NO_EPOCHS: Mapping[int, int] = {}
@@ -66,7 +66,7 @@ class Committer:
 
     def __init__(
         self,
-        store: Store,
+        store: EventStore,
         on_commit: Callable[[list[Event], float], None],
         on_failure: Callable[[Exception], None],
         on_fence: Callable[[Mapping[int, int]], None] = lambda _: None,

@@ -74,15 +74,19 @@ class Compactions:
 
     async def purge(self) -> None:
         """Delete what is left of erased data, in a thread. Readers of the store may hold it back: try every second."""
-        store = self._engine.store
+        store, known = self._engine.store, ""
         while True:
             await asyncio.sleep(PURGE_SECONDS)
             if self._engine.failure is None:
+                problem = ""
                 try:
                     await asyncio.to_thread(store.purge)
                 except STORE_ERRORS as error:
                     self._engine.report_damage(error)
-                    log.warning("%s: erased data cannot be purged now (%s)", store.name, error)
+                    problem = str(error)
+                if problem not in ("", known):
+                    log.warning("%s: erased data cannot be purged now (%s)", store.name, problem)
+                known = problem
 
     async def compact(self, stream: Stream) -> Compaction:
         """Remove all events that are older than the retention."""

@@ -23,8 +23,9 @@ from windvane.service.store import (
     STORE_ERRORS,
     Baseline,
     Event,
+    OfflineStore,
+    ReadableStore,
     Snapshot,
-    Store,
     StoreError,
     StreamRow,
     Token,
@@ -111,12 +112,15 @@ def copy_streams(
     Raises
     ------
     StoreError
-        If a store cannot be used ("in_use": a server uses it), a stream is missing ("no_stream") or not sound
+        If a store cannot be used ("in_use": a server uses it; "format", "damaged": it would have to be migrated or
+        repaired first), a stream is missing ("no_stream") or not sound
         ("unsound"), the target has another stream of that name ("exists"), or copying fails ("not_copied"). The streams
         before that one are in the target.
     """
     began = time.monotonic()
     _refuse_same_store(source, target)
+    _refuse_unsuitable(source)
+    _refuse_unsuitable(target, may_be_missing=True)
     with contextlib.closing(open_store(source, create=False)) as old:
         rows = _choose(old, names)
         with _name_errors(old, old), old.hold():
@@ -146,7 +150,25 @@ def _refuse_same_store(source: str | Path, target: str | Path) -> None:
         raise StoreError(where, "in_use", "the source and the target are the same store")
 
 
-def _choose(store: Store, names: Sequence[str]) -> list[StreamRow]:
+def _refuse_unsuitable(where: str | Path, *, may_be_missing: bool = False) -> None:
+    """Raise :class:`StoreError` if a store would be migrated or repaired when it is opened to be changed: a command
+    that copies streams must not do that unasked."""
+    try:
+        with contextlib.closing(open_store(where, shared=True, create=False, read_only=True)) as store:
+            with _name_errors(store, store):
+                problems = store.find_damage(pages=False)
+            if problems:
+                problem = f"is damaged ({problems[0]}); `windvane serve` repairs it, if it can be"
+                raise StoreError(store.name, "damaged", problem)
+    except StoreError as error:
+        if error.code == "format" and not is_postgres(where):
+            hint = "keeps the old file; `windvane backup` writes a migrated copy and leaves this one as it is"
+            raise StoreError(error.where, "format", f"{error.problem} and {hint}") from None
+        if not (may_be_missing and error.code == "no_store"):
+            raise
+
+
+def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
     """Return the streams with these names, or all, in the order in which they were created."""
     with _name_errors(store, store):
         rows = store.read_streams()
@@ -161,7 +183,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def _name_errors(source: Store, target: Store) -> Iterator[None]:
+def _name_errors(source: ReadableStore, target: ReadableStore) -> Iterator[None]:
     """Turn errors of a store into :class:`StoreError`."""
     try:
         yield
@@ -173,7 +195,7 @@ def _name_errors(source: Store, target: Store) -> Iterator[None]:
 class _Transfer:
     """Copies streams from ``source`` to ``target``."""
 
-    def __init__(self, source: Store, target: Store, progress: Progress) -> None:
+    def __init__(self, source: OfflineStore, target: OfflineStore, progress: Progress) -> None:
         self._source, self._target, self._progress = source, target, progress
 
     def check(self, rows: Sequence[StreamRow]) -> None:
@@ -201,7 +223,7 @@ class _Transfer:
                 self._source.remove_stream(row)
         return copy
 
-    def _verify(self, store: Store, row: StreamRow, step: str) -> int:
+    def _verify(self, store: OfflineStore, row: StreamRow, step: str) -> int:
         """Return the number of events; raise if the stream is not sound."""
 
         def note_progress(name: str, done: int, total: int) -> None:
@@ -247,20 +269,21 @@ class _Transfer:
     def copy_tokens(self) -> tuple[list[str], list[str]]:
         """Return the names of the tokens that were added, and of those for which the target has another one."""
         with self._source.hold(), self._target.hold():
-            known, tokens = set(self._target.read_tokens()), self._source.read_tokens()
-            results = {token.name: self._target.add_token(token) for token in tokens if token not in known}
-            if self._source.requires_token and not self._target.requires_token:
+            source, target = self._source.tokens, self._target.tokens
+            known = set(target.read())
+            results = {token.name: target.add(token) for token in source.read() if token not in known}
+            if source.are_required and not target.are_required:
                 # All tokens of the source were removed, which does not turn authentication off.
                 name = secrets.token_hex(8)
-                self._target.add_token(Token(name, name, False, 0.0))
-                self._target.remove_token(name)
+                target.add(Token(name, name, False, 0.0))
+                target.remove(name)
         return [name for name, is_new in results.items() if is_new], [name for name in results if not results[name]]
 
 
 class _LogCopy:
     """The log of the stream ``row`` as that of the stream ``copy``, which may have another id."""
 
-    def __init__(self, source: Store, row: StreamRow, copy: StreamRow, baseline: Baseline | None) -> None:
+    def __init__(self, source: ReadableStore, row: StreamRow, copy: StreamRow, baseline: Baseline | None) -> None:
         self._source, self._row, self._copy, self._baseline = source, row, copy, baseline
         # Where events were removed, the chain continues with a value that cannot be computed again, and need not be.
         self._start = (row.digest, copy.digest)

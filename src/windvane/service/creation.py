@@ -60,7 +60,7 @@ async def configure(engine: Engine, stream: Stream, changes: dict[str, Any]) -> 
     except ValueError as error:
         raise invalid(error) from None
     size = 0 if features is None else math.inf  # to move the model to many of them takes long
-    done = await engine.carry_out(stream, lambda: stream.configure(changes, read_clock()), size=size)
+    done = await engine.operations.carry_out(stream, lambda: stream.configure(changes, read_clock()), size=size)
     engine.timeouts.begin(stream)
     stream.compact_at = 0.0
     return done
@@ -79,7 +79,7 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
     stream, wanted = await engine.find(new.name), await build_core(new)
     if stream.archived is not None:
         raise Problem("archived", f"the stream {new.name!r} is archived")
-    await engine.commit(stream)  # its settings may have been changed just now
+    await engine.journal.commit(stream)  # its settings may have been changed just now
     created = json.loads(stream.row.config)["agent"]
     names = find_differences(created, stream.core, wanted, with_seed=new.seed is not None)
     if "title" in new.model_fields_set and new.title != stream.title:

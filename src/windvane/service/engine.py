@@ -21,41 +21,31 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
+from windvane.errors import ArgumentError
 from windvane.service.cluster.placement import NodeSettings, Placement
-from windvane.service.committer import Committer, Promise
 from windvane.service.compaction import Compactions
-from windvane.service.event_lookup import BulkLookup, EventsNotLoadedError
+from windvane.service.event_lookup import BulkLookup
+from windvane.service.journal import WRITE_FAILED, Journal
+from windvane.service.operations import REBUILDING, Operations
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
-from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
+from windvane.service.recovery import Recovery, check_store, record_losses, recover
 from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
-from windvane.service.snapshots import START_SHARE, Snapshots
-from windvane.service.store import (
-    STORE_ERRORS,
-    DamageError,
-    Erasure,
-    Event,
-    Snapshot,
-    Store,
-    StreamRow,
-    is_damage,
-)
-from windvane.service.streams import Done, Stream
+from windvane.service.store import STORE_ERRORS, DamageError, ServedStore, StreamRow, is_damage
+from windvane.service.streams import Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
-from windvane.service.turns import Turnstile, hold, is_slow, measure, wait_while_held
+from windvane.service.turns import Turnstile
 from windvane.service.views import Views
 
-MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the disk
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
-SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
-REBUILDING = "it is being rebuilt after a failure"
+REST = 0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
 
 log = logging.getLogger("windvane.service")
 
@@ -64,35 +54,38 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``rows`` are all streams, by name, ``streams`` those in service; ``unavailable`` says why the others could not be
-    rebuilt, ``failure`` why no request is answered now. While the service drains, it answers requests but is not ready.
-    ``most_streams``: how many there may be.
+    ``rows`` are all streams, by name, ``streams`` those in service, ``by_id`` also those that are being rebuilt or
+    removed; ``unavailable`` says why the others could not be rebuilt, ``failure`` why no request is answered now. While
+    the service drains, it answers requests but is not ready. ``most_streams``: how many there may be.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: ServedStore,
         count_commit: Callable[[int, float], None] = lambda *_: None,
         most_streams: int | None = None,
         node: NodeSettings | None = None,
     ) -> None:
-        self.store, self._count_commit = store, count_commit
+        self.store = store
         self.registry = Registry(self, most_streams)
-        self.placement = None if node is None else Placement(self, node)
+        self.placement: Placement | None = None
+        if node is not None:
+            if store.cluster is None:
+                raise ArgumentError("node", node, "left out: the store is a file, which only one server can use")
+            self.placement = Placement(self, store.cluster, node)
         self.lookups = BulkLookup(store)
         self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
         self.is_draining = self.is_closing = False  # the latter: what takes long is given up
-        self.recoveries = self.snapshots = 0  # how often all streams were rebuilt, and snapshots were made
-        self._by_id: dict[int, Stream] = {}
-        self._committer: Committer | None = None
-        self._snapshots = Snapshots(self._save_snapshot)
+        self.recoveries = 0  # how often all streams were rebuilt
+        self.by_id: dict[int, Stream] = {}
+        self.journal, self.operations = Journal(self, count_commit), Operations(self)
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
-        self._last_error = ""  # of a recovery
+        self._last_error, self._recovers_from = "", 0.0  # of a recovery; when the next may begin
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -113,20 +106,17 @@ class Engine:
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self.tasks.end()
-                if self._committer is not None:
-                    if self.failure is None:
-                        self.failure = NotReady.of("stopping")
-                        for stream in self.streams.values():
-                            self._committer.add(snapshots=[(stream.id, stream.snapshot())], epochs=stream.epochs)
-                    await self._committer.close()
+                if self.journal.has_begun and self.failure is None:
+                    self.failure = NotReady.of("stopping")
+                    self.journal.hand_over_all(self.streams.values())
+                await self.journal.close()
                 if self.placement is not None:
                     await self.placement.stop()
         except TimeoutError:
             error = StalledDiskError(self.store.name, STOP_SECONDS)
             log.error("%s; what waits for it is given up", error)
             self.failure = NotReady.after(error)
-            if self._committer is not None:
-                self._committer.give_up(error)
+            self.journal.give_up(error)
 
     def begin_draining(self) -> None:
         """Let other nodes take the streams, while requests are still accepted."""
@@ -135,11 +125,11 @@ class Engine:
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
+        await asyncio.sleep(self._recovers_from - time.monotonic())
         while True:
             try:
                 async with self.registry.changing:  # no stream is created meanwhile
-                    if self._committer is not None:
-                        await self._committer.close()
+                    await self.journal.close()
                     self._open(await asyncio.to_thread(self._read_store))
                 return
             except Exception as error:  # after any error, the service must not continue with a wrong state
@@ -152,7 +142,7 @@ class Engine:
             self._report_progress(NotReady.of("damaged"))
             self.store.repair()
             self._is_damaged = False
-        if self._committer is not None:
+        if self.journal.has_begun:
             self.store.check_writable()
         if self.placement is not None:
             return self.placement.recover()
@@ -166,15 +156,11 @@ class Engine:
     def _open(self, recovery: Recovery) -> None:
         """Answer requests from now on."""
         self.rows, self.streams, self.unavailable, replays = recovery
-        self._by_id, self._snapshots = {}, Snapshots(self._save_snapshot)
-        committer = self._committer = Committer(self.store, self._note_commit, self.fail, self._note_fence)
-        for stream in self.streams.values():
-            self._by_id[stream.id] = stream
-        for events in record_losses(self.store, recovery):
-            committer.add(events)
+        self.by_id = {stream.id: stream for stream in self.streams.values()}
+        self.journal.begin(record_losses(self.store, recovery))
         for name, stream in self.streams.items():
-            self.install(stream, *replays[name])
-        self.failure, self._last_error = None, ""
+            self.install(stream, replays[name])
+        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + REST
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
@@ -185,12 +171,10 @@ class Engine:
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
         log.info("ready", extra={"fields": fields})
 
-    def install(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
-        """Serve a stream; ``number``: the event of its snapshot, ``seconds``: those that its replay took."""
-        self.streams[stream.name] = self._by_id[stream.id] = stream
-        self._snapshots.begin(stream, number, seconds)
-        if self._snapshots.is_due(stream, START_SHARE):
-            self.tasks.start(self._snapshots.take(stream))
+    def install(self, stream: Stream, seconds: float = 0.0) -> None:
+        """Serve a stream, whose replay took ``seconds``."""
+        self.streams[stream.name] = self.by_id[stream.id] = stream
+        self.journal.begin_stream(stream, seconds)
         self.timeouts.begin(stream)
 
     def drop(self, row: StreamRow) -> None:
@@ -200,7 +184,7 @@ class Engine:
         del self.rows[row.name]
         self.unavailable.pop(row.name, None)
         self.streams.pop(row.name, None)
-        if (stream := self._by_id.pop(row.id, None)) is not None:
+        if (stream := self.by_id.pop(row.id, None)) is not None:
             stream.is_gone = True
 
     def _note_check(self, problems: list[str]) -> None:
@@ -227,8 +211,9 @@ class Engine:
     def _stall(self) -> None:
         """Refuse requests until the disk answers."""
         error = StalledDiskError(self.store.name, STALL_SECONDS)
-        if self._committer is not None:
-            self._committer.give_up(error)
+        self.journal.give_up(error)
+        if self.placement is not None:
+            self.placement.rest()
         self.fail(error)
 
     async def _watch_disk(self) -> None:
@@ -254,14 +239,23 @@ class Engine:
     @property
     def backlog(self) -> tuple[int, float]:
         """How many events wait for the disk, and for how many seconds the oldest of them, or a new stream, has."""
-        seconds = self.registry.waiting_seconds
-        committer = self._committer
-        return (0, seconds) if committer is None else (committer.waiting, max(seconds, committer.oldest_wait))
+        events, seconds = self.journal.backlog
+        return events, max(seconds, self.registry.waiting_seconds)
 
     def refuse_if_not_ready(self) -> None:
         """Raise if no request is answered now."""
         if self.failure is not None:
             raise unavailable(self.failure)
+
+    def refuse_if_replaced(self, stream: Stream) -> None:
+        """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
+        self.refuse_if_not_ready()
+        if stream.is_gone:
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
+        if stream.is_removed:  # one that is merely not here may be served by another node
+            raise unknown_stream(stream.name)
+        if self.streams.get(stream.name) is not stream:
+            raise Problem("unavailable", WRITE_FAILED, cause="recovering")
 
     def check_in_place(self) -> None:
         """Fail if the store file was moved or removed. Every request calls this once."""
@@ -284,9 +278,8 @@ class Engine:
         """Return a stream that is in service and in memory."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            reason = self.unavailable[name]
-            if reason == REBUILDING:  # temporary
-                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
+            if (reason := self.unavailable[name]) == REBUILDING:  # temporary
+                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY, cause="recovering")
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise unknown_stream(name)
@@ -302,181 +295,13 @@ class Engine:
         del self.rows[row.name]
         self.streams.pop(row.name, None)
         self.unavailable.pop(row.name, None)
-        if (stream := self._by_id.get(row.id)) is not None:
+        if (stream := self.by_id.get(row.id)) is not None:
             stream.is_removed = True
         try:
             yield
         finally:
-            if self._by_id.get(row.id) is stream:  # else the shard was lost and taken again
-                self._by_id.pop(row.id, None)
-
-    # --- operations ------------------------------------------------------------------------------------------------
-
-    async def carry_out(
-        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
-    ) -> Done:
-        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
-        try:
-            done = await self.operate(stream, operation, size=size, decision=decision)
-        except Problem as problem:
-            if problem.status < 500:
-                await self.commit(stream)  # also what it was refused for, such as another reward
-            raise
-        await self.commit(stream)
-        return done
-
-    async def operate(
-        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
-    ) -> Done:
-        """Execute an operation and hand its events over, without waiting for the disk.
-
-        ``size``: bytes of the request, infinity if it takes long; ``decision``: the one that gets a reward, which may
-        be due to be closed first.
-        """
-        await wait_while_held(stream)  # and change it before anything else is waited for
-        if decision is not None:
-            await self.timeouts.wait_for(stream, decision)
-        done = await self.lookups.execute(stream, lambda: self._execute(stream, operation, size))
-        if stream.has_backlog:
-            self.timeouts.begin(stream)
-        return done
-
-    async def _execute(self, stream: Stream, operation: Callable[[], Done], size: float) -> Done:
-        if is_slow(stream, size) or self.backlog[1] > SLOW_COMMIT_SECONDS:
-            return await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operation)))
-        with self.operating(stream):
-            done = measure(stream, operation)
-        self.hand_over(stream, done.events)
-        return done
-
-    async def _operate_in_thread(self, stream: Stream, operation: Callable[[], Done]) -> Done:
-        await wait_while_held(stream)  # another request may have come first
-        with hold(stream, changing=True):
-            with self.operating(stream):
-                done = await asyncio.to_thread(measure, stream, operation)
-            self.hand_over(stream, done.events)
-        return done
-
-    @contextlib.contextmanager
-    def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
-        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
-        ``time.perf_counter()`` of its start, if that was before."""
-        self.refuse_if_replaced(stream)
-        if (committer := self._committer) is not None and (
-            committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
-        ):
-            raise Problem("unavailable", "the disk does not keep up; try again")
-        began = time.perf_counter() if began is None else began
-        try:
-            yield
-        except (Problem, EventsNotLoadedError):
-            if events := stream.take_events():  # a rejected request may have closed decisions
-                self.hand_over(stream, events)
-            raise
-        except Exception as error:
-            log.exception("an operation on stream %r failed", stream.name)
-            if isinstance(error, STORE_ERRORS):
-                self.fail(error)
-                raise Problem("unavailable", "the store cannot be read") from None
-            self._set_aside(stream)
-            raise Problem("internal", "the operation failed; the server's log says why") from None
-        self._snapshots.add_work(stream, time.perf_counter() - began)
-
-    def _set_aside(self, stream: Stream) -> None:
-        """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
-        if self.streams.get(stream.name) is not stream:  # it was in a thread while all streams were rebuilt
-            return
-        self.unavailable[stream.name] = REBUILDING
-        del self.streams[stream.name]
-        self.tasks.start(self._rebuild(stream))
-
-    async def _rebuild(self, stream: Stream) -> None:
-        assert self._committer is not None  # the stream was served
-        name, promise = stream.name, self._committer.add()
-        try:
-            await self._wait_for(promise)  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, self.store)
-            snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
-        except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
-            self.fail(error)
-            return
-        except Exception as error:
-            log.error("stream %r is not served: %s", name, error)
-            if self._by_id.get(stream.id) is stream and not stream.is_removed:
-                self.unavailable[name] = str(error)
-            return
-        is_current = self._by_id.get(stream.id) is stream and not stream.is_removed
-        if self.failure is None and is_current:  # else all streams were rebuilt meanwhile
-            rebuilt.epochs = stream.epochs
-            self.install(rebuilt, snapshot)
-            del self.unavailable[name]
-
-    def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:
-        """Hand the events of an operation to the committer, right after it: their order is that of the log."""
-        self.refuse_if_replaced(stream)
-        assert self._committer is not None  # a stream is served
-        promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
-        if erasures:
-            self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
-        # Without events, the caller may be a request that waits while a thread changes the stream, or while the stream
-        # is ahead of what was handed over: a snapshot would be torn, or of an event that may never be stored.
-        if events and self._snapshots.is_due(stream):
-            self.tasks.start(self._snapshots.take(stream))
-        return promise
-
-    async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
-        """Hand ``events`` over, and wait until they and all before them are on disk."""
-        await self._wait_for(self.hand_over(stream, events))
-        if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
-
-    async def _wait_for(self, promise: Promise) -> None:
-        try:
-            await asyncio.shield(promise)
-        except Exception:
-            raise Problem("unavailable", _WRITE_FAILED) from None
-
-    def refuse_if_replaced(self, stream: Stream) -> None:
-        """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
-        self.refuse_if_not_ready()
-        if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
-        if stream.is_removed:  # one that is merely not here may be served by another node
-            raise unknown_stream(stream.name)
-        if self.streams.get(stream.name) is not stream:
-            raise Problem("unavailable", _WRITE_FAILED)
-
-    def _note_commit(self, events: list[Event], seconds: float) -> None:
-        for id_, number in {event.stream: event.number for event in events}.items():
-            if (stream := self._by_id.get(id_)) is not None:  # else it was removed
-                stream.lookup.forget(number)
-        self._count_commit(len(events), seconds)
-
-    def _note_fence(self, epochs: Mapping[int, int]) -> None:
-        """Drop streams that another node has taken: their last events were not stored."""
-        assert self.placement is not None
-        known = ((self._by_id.get(id_), epoch) for id_, epoch in epochs.items())
-        streams = [stream for stream, epoch in known if stream is not None and stream.epochs.get(stream.id) == epoch]
-        for stream in streams:
-            stream.is_gone = True  # also one that is being removed
-        self.placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
-
-    def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
-        """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
-        if self.failure is None and self.streams.get(stream.name) is stream and self._committer is not None:
-            self.snapshots += 1
-            self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
-
-    async def save_snapshot(self, stream: Stream) -> None:
-        """Make a snapshot of ``stream`` if it has changed since the last one, and hand it over."""
-        await wait_while_held(stream)
-        if self.streams.get(stream.name) is stream and self._snapshots.is_changed(stream):
-            await self._snapshots.take(stream)
-
-    async def flush(self) -> None:
-        """Wait until all events that were handed over are stored."""
-        if self._committer is not None:
-            await self._wait_for(self._committer.add())
+            if self.by_id.get(row.id) is stream:  # else the shard was lost and taken again
+                self.by_id.pop(row.id, None)
 
     # --- in the background -----------------------------------------------------------------------------------------
 
@@ -495,6 +320,3 @@ class Engine:
                     await self.views.sample_model(stream)
                 except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
-
-
-_WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"

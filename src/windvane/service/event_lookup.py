@@ -7,16 +7,18 @@ A file is read at once. A database on another machine is not: an operation that 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, Event, Store, UnreadableEventError, check_event
+from windvane.service.readiness import refuse_read
+from windvane.service.store import STORE_ERRORS, Event, ReadableStore, UnreadableEventError, check_event
 from windvane.service.turns import wait_while_held
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class EventLookup:
     and looks up events; the event loop may forget some meanwhile, so the queue is copied before iteration.
     """
 
-    def __init__(self, store: Store, stream: int) -> None:
+    def __init__(self, store: ReadableStore, stream: int) -> None:
         self._store, self._stream = store, stream
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # of the unsaved events
@@ -101,10 +103,10 @@ class EventLookup:
         event = self._keys.get(key)
         if event is not None:
             return event
-        if not self._store.is_remote:
-            stored = self._store.event_with_key(self._stream, key)
-            return None if stored is None else self._check(stored)
-        events = self._read_fetched(Wanted("key", key))
+        if self._store.is_remote:
+            events = self._read_fetched(Wanted("key", key))
+        else:
+            events = self._read_checked(lambda: self._store.find_events(keys=[(self._stream, key)]))
         return events[0] if events else None
 
     def of_decision(self, decision: str) -> list[Event]:
@@ -113,7 +115,7 @@ class EventLookup:
         if self._store.is_remote:
             stored = self._read_fetched(Wanted("decision", decision))
         else:
-            stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
+            stored = self._read_checked(lambda: self._store.find_events(decisions=[(self._stream, decision)]))
         last = stored[-1].number if stored else 0  # events may be stored and not forgotten yet
         return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
@@ -143,25 +145,39 @@ class EventLookup:
         except IndexError:
             return math.inf
 
+    def _read_checked(self, read: Callable[[], Sequence[Event]]) -> list[Event]:
+        """Return events of the store that are new or match the chain values stored with their predecessors.
+
+        A compaction may remove events in between. What does not match is therefore read again in one transaction.
+        """
+        with contextlib.suppress(UnreadableEventError):
+            return [self._check(event) for event in read()]
+        try:
+            with self._store.read_transaction():
+                return [self._check(event) for event in read()]
+        except UnreadableEventError as error:
+            raise unreadable(error) from None
+
     def _check(self, event: Event) -> Event:
-        """Return an event that is new or matches the chain value stored with its predecessor."""
         if event.number < self._first_unsaved():
             check_stored(self._store, event)
         return event
 
 
-def check_stored(store: Store, event: Event) -> None:
-    """Raise a problem unless a stored event follows its predecessor."""
-    try:
-        check_event(store.read_chain(event.stream, event.number - 1) or b"", event)
-    except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+def check_stored(store: ReadableStore, event: Event) -> None:
+    """Raise :class:`UnreadableEventError` unless a stored event follows its predecessor."""
+    check_event(store.read_chain(event.stream, event.number - 1) or b"", event)
+
+
+def unreadable(error: UnreadableEventError) -> Problem:
+    """Return the problem of a request that needs an event that cannot be read."""
+    return Problem("unreadable", f"{error}; run `windvane verify` for details")
 
 
 class BulkLookup:
     """Fetches events from a database: while one query runs, the requests for the next gather."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         self._store = store
         self._waiting: dict[tuple[int, Wanted], asyncio.Future[list[Event]]] = {}
         self._is_running = False
@@ -199,7 +215,7 @@ class BulkLookup:
                 return await asyncio.shield(future)
         except (*STORE_ERRORS, TimeoutError) as error:
             log.error("events cannot be read: %s", error)
-            raise Problem("unavailable", "the store cannot be read") from None
+            raise refuse_read(error) from None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Query everything that was asked for until now."""
@@ -231,12 +247,12 @@ class BulkLookup:
     def _read(self, wants: list[tuple[int, Wanted]]) -> dict[tuple[int, Wanted], list[Event] | Problem]:
         values = {column: [(stream, w.value or "") for stream, w in wants if w.column == column] for column in COLUMNS}
         answers: dict[tuple[int, Wanted], list[Event] | Problem] = {}
-        for event in self._store.find_events(values["key"], values["decision"]):
-            try:
-                check_stored(self._store, event)
-                problem = None
-            except Problem as raised:
-                problem = raised
+        events, problems = self._find_events(values)
+        if problems:  # a compaction may have removed events in between
+            with self._store.read_transaction():
+                events, problems = self._find_events(values)
+        for event in events:
+            problem = problems.get(event[:2])
             for wanted in (Wanted("key", event.key), Wanted("decision", event.decision)):
                 if (event.stream, wanted) not in wants:
                     continue
@@ -246,3 +262,15 @@ class BulkLookup:
                 else:
                     answer.append(event)
         return answers
+
+    def _find_events(
+        self, values: dict[str, list[tuple[int, str]]]
+    ) -> tuple[list[Event], dict[tuple[int, int], Problem]]:
+        """Return stored events, and the problems of those that do not follow their predecessors."""
+        events, problems = self._store.find_events(values["key"], values["decision"]), {}
+        for event in events:
+            try:
+                check_stored(self._store, event)
+            except UnreadableEventError as error:
+                problems[event[:2]] = unreadable(error)
+        return events, problems

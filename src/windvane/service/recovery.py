@@ -15,7 +15,18 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.baselines import read_baseline
 from windvane.service.garbage import pause_garbage_collection
 from windvane.service.readiness import NotReady
-from windvane.service.store import STORE_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
+from windvane.service.store import (
+    STORE_ERRORS,
+    CheckableStore,
+    Event,
+    EventStore,
+    ReadableStore,
+    ServedStore,
+    Snapshot,
+    SnapshotError,
+    StreamRow,
+    is_damage,
+)
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.warmup import warm_up
@@ -26,16 +37,16 @@ log = logging.getLogger("windvane.service")
 
 
 class Recovery(NamedTuple):
-    """The streams of a store, by name: those rebuilt, why others were not, and, for
-    :class:`windvane.service.snapshots.Snapshots`, the event of the snapshot and the seconds of the replay."""
+    """The streams of a store, by name: those rebuilt, why others were not, and the seconds that
+    replays took."""
 
     rows: dict[str, StreamRow]
     streams: dict[str, Stream]
     unavailable: dict[str, str]
-    replays: dict[str, tuple[int, float]]
+    replays: dict[str, float]
 
 
-def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
+def recover(store: ServedStore, report: Callable[[NotReady], None]) -> Recovery:
     """Rebuild all streams, and compile the kernels that they and new streams need. Set aside streams that fail."""
     try:
         rows = store.read_streams()
@@ -52,7 +63,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
         try:
             with pause_garbage_collection():
                 stream = rebuild_stream(row, store, report=partial(report, progress))
-            recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
+            recovery.replays[row.name] = time.perf_counter() - began
             recovery.streams[row.name] = stream
             if stream.differences:
                 text = "stream %r: for %d decisions a replay prefers another arm; the recorded arms are used"
@@ -68,7 +79,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
     return recovery
 
 
-def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]:
+def record_losses(store: EventStore, recovery: Recovery) -> Iterator[Sequence[Event]]:
     """Yield events that record a loss: more events were acknowledged than the log has, because the write-ahead log was
     damaged or the store is a restored backup."""
     marks = store.read_acknowledged() or {}
@@ -84,7 +95,7 @@ def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]
             yield stream.record_loss(acknowledged, read_clock())
 
 
-def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> Stream:
+def create_stream(row: StreamRow, store: ReadableStore, snapshot: Snapshot | None = None) -> Stream:
     """Return a stream as it was before its first event, or at ``snapshot``, which may be unreadable (ValueError)."""
     if not row.is_sound:
         raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
@@ -96,7 +107,7 @@ def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
-def begin_stream(row: StreamRow, store: Store) -> Stream:
+def begin_stream(row: StreamRow, store: ReadableStore) -> Stream:
     """Return a stream as it was before its first event, or at its baseline if its log is not whole."""
     try:
         baseline = read_baseline(row, store)
@@ -108,10 +119,19 @@ def begin_stream(row: StreamRow, store: Store) -> Stream:
 
 
 def rebuild_stream(
-    row: StreamRow, store: Store, *, from_start: bool = False, report: Callable[[], None] = lambda: None
+    row: StreamRow, store: ReadableStore, *, from_start: bool = False, report: Callable[[], None] = lambda: None
 ) -> Stream:
     """Return a stream rebuilt from its last snapshot, or ``from_start``: from where its log begins. ``report`` is
     called for every event, and may raise to end the replay."""
+    try:
+        return _rebuild(row, store, from_start, report)
+    except ReplayError as error:
+        log.info("%s; the stream is read again in one transaction: a compaction may have removed events", error)
+    with store.read_transaction():
+        return _rebuild(row, store, from_start, report)
+
+
+def _rebuild(row: StreamRow, store: ReadableStore, from_start: bool, report: Callable[[], None]) -> Stream:
     try:
         snapshot = None if from_start else read_snapshot(row, store)
         stream = begin_stream(row, store) if snapshot is None else create_stream(row, store, snapshot)
@@ -125,7 +145,7 @@ def rebuild_stream(
     return stream
 
 
-def read_snapshot(row: StreamRow, store: Store) -> Snapshot | None:
+def read_snapshot(row: StreamRow, store: ReadableStore) -> Snapshot | None:
     """Return the stored snapshot of a stream, None if there is none.
 
     Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if the log ends
@@ -150,7 +170,7 @@ def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
         raise ReplayError(stream.name, event.number, f"cannot be replayed ({error!r})") from error
 
 
-async def check_store(store: Store, report: Callable[[list[str]], None]) -> None:
+async def check_store(store: CheckableStore, report: Callable[[list[str]], None]) -> None:
     """Check the structure of the file in a thread until a check succeeds, and report what is damaged."""
     while True:
         try:
@@ -160,7 +180,7 @@ async def check_store(store: Store, report: Callable[[list[str]], None]) -> None
             await asyncio.sleep(CHECK_AGAIN)
 
 
-def check_end(stream: Stream, store: Store) -> None:
+def check_end(stream: Stream, store: ReadableStore) -> None:
     """Raise if the replay ended before the last event: a scan may miss events on a damaged page."""
     last = store.last_number(stream.id)
     if stream.number != last:

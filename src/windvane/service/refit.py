@@ -25,7 +25,7 @@ from windvane.service.baselines import find_start, read_baseline
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.retention import check_retention
-from windvane.service.store import SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import ReadableStore, SnapshotError, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
@@ -56,13 +56,13 @@ class Work:
     def pause(self) -> None:
         """Wait for a moment; call it in the thread."""
         if self._is_given_up.wait(PAUSE) or self._is_stopping():
-            raise Problem("unavailable", "the service is stopping")
+            raise Problem("unavailable", "the service is stopping", cause="stopping")
 
 
 class LogReader:
     """Feeds the log of a stream to a learner, from the event after ``number``, whose chain value is ``chain``."""
 
-    def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
+    def __init__(self, learner: LogLearner, store: ReadableStore, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
         self.number, self.chain = number, chain
 
@@ -140,7 +140,7 @@ def _follow_without(before: StreamState, refit: int) -> LogReader:
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
     """Learn the log of ``stream`` again with ``changes``, and replace the model unless it is a ``dry_run``."""
     if again := await _find_answer(engine, stream, changes, key):
-        await engine.commit(stream)  # the first request may still wait for the disk
+        await engine.journal.commit(stream)  # the first request may still wait for the disk
         return again
     try:
         check_features(changes.get("features"))
@@ -158,7 +158,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     """Restore the model from before the last refit."""
     if again := await _find_answer(engine, stream, None, key):
-        await engine.commit(stream)
+        await engine.journal.commit(stream)
         return again
     if not stream.refits:
         raise Problem("no-refit", f"stream {stream.name!r} has no refit to undo")
@@ -180,7 +180,7 @@ async def _learn_beside(
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
     if stream.is_refitting and key is not None and key == stream.refit_key:
-        raise Problem("unavailable", "this refit is running; repeat the request to get its answer")
+        raise Problem("unavailable", "this refit is running; repeat the request to get its answer", cause="busy")
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
     stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
@@ -192,21 +192,21 @@ async def _learn_beside(
         behind = FEW + 1
         while behind > FEW:
             last = stream.number
-            await engine.commit(stream)
+            await engine.journal.commit(stream)
             learner = await _run_in_thread(reader.read, last, work)
             behind = 0 if dry_run else stream.number - last
         if dry_run:
             return adopt(learner)
         await wait_while_held(stream)
         with hold(stream):
-            await engine.commit(stream)
+            await engine.journal.commit(stream)
             learner = await _run_in_thread(reader.read, stream.number, work)
             stream.refuse_if_archived()
             if stream.core.settings != settings:
                 raise Problem("refit-running", "the settings changed during the refit; try again")
-            with engine.operating(stream):
+            with engine.operations.operating(stream):
                 done = adopt(learner)
-            await engine.commit(stream, done.events)
+            await engine.journal.commit(stream, done.events)
             return done
     except SnapshotError as error:
         text = f"the baseline of the stream cannot be used ({error}); run `windvane verify` for details"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.service.problems import Problem
-from windvane.service.readiness import unavailable
-from windvane.service.store import STORE_ERRORS, FencedError, StreamRow, TooManyStreamsError
+from windvane.service.readiness import NotReady, refuse_read, unavailable
+from windvane.service.store import STORE_ERRORS, FencedError, NoConnectionError, StreamRow, TooManyStreamsError
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -80,13 +82,15 @@ class Registry:
         except TooManyStreamsError as error:
             raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
         except FencedError:
-            raise Problem("unavailable", TAKEN_OVER) from None
+            raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
+        except NoConnectionError as error:
+            raise refuse_read(error) from None
         except STORE_ERRORS as error:
             log.error("stream %r cannot be stored: %s", name, error)
             self._engine.report_damage(error)
             if store.is_remote:  # whether it was stored is not known
                 self._engine.fail(error)
-            raise Problem("unavailable", NOT_WRITTEN) from None
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
         finally:
             self._since = 0.0
 
@@ -101,19 +105,28 @@ class Registry:
             if placement is not None:
                 await placement.prepare(name)
             if name not in engine.rows:
+                await self._purge()
                 raise unknown_stream(name)
             epoch = None if placement is None else placement.find_epoch(name)
             row = engine.rows[name]
             with engine.removing(row):
                 try:
-                    await engine.flush()  # until all of its events are stored
-                    await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
+                    await engine.journal.flush()  # until all of its events are stored
+                    await run_persistently(partial(engine.store.remove_stream, row, epoch=epoch))
                 except FencedError:
-                    raise Problem("unavailable", TAKEN_OVER) from None
+                    raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
-                    raise Problem("unavailable", NOT_WRITTEN) from None
+                    raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
             log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+
+    async def _purge(self) -> None:
+        """Delete what is left of a stream whose removal failed half-way, before a repeated request says it is gone."""
+        try:
+            await run_persistently(self._engine.store.purge)
+        except STORE_ERRORS as error:
+            self._engine.report_damage(error)
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
 
 
 def unknown_stream(name: str) -> Problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
 import logging
@@ -33,7 +34,7 @@ from windvane.service.cluster.placement import NodeSettings
 from windvane.service.connections import limit_connections, raise_file_limit
 from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
-from windvane.service.store import STORE_ERRORS, Store, StoreError, is_postgres, open_store
+from windvane.service.store import STORE_ERRORS, ServedStore, StoreError, is_postgres, open_store
 from windvane.service.supervision import Supervisor
 
 BACKLOG = 1000  # connections that wait to be accepted
@@ -161,9 +162,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _has_token(store: Store) -> bool:
+def _has_token(store: ServedStore) -> bool:
     try:
-        return bool(store.read_tokens())
+        return bool(store.tokens.read())
     except STORE_ERRORS as error:
         if store.is_remote:  # it is waited for, and without a token nobody is admitted
             return True
@@ -181,11 +182,14 @@ def _bind(host: str, port: int) -> socket.socket:
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
+        socket.getaddrinfo(host or None, port, family)
         return socket.create_server(
             (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=BACKLOG
         )
     except OSError as error:
-        hint = str(error.strerror)
+        hint = str(error.strerror).partition(" (while")[0]
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ArgumentError("host", host, "an address of this machine, or its name", hint=hint) from None
         raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
 
 

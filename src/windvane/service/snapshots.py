@@ -43,7 +43,7 @@ class Snapshots:
         self._save = save
         self._progress: dict[int, _Progress] = {}
 
-    def begin(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
+    def begin(self, stream: Stream, number: int, seconds: float = 0.0) -> None:
         """Record that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``. Those
         that are under way are not saved."""
         self._progress[stream.id] = _Progress(number, seconds)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from windvane.agent.times import read_clock
 from windvane.service.baselines import build_baseline, read_baseline
+from windvane.service.decision_records import check_decision, describe_decision
+from windvane.service.event_lookup import check_stored, unreadable
 from windvane.service.problems import Problem
-from windvane.service.store import Erasure, Event, SnapshotError, Store, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
-from windvane.service.streams import check_decision
 from windvane.service.turns import hold, wait_while_held
 from windvane.service_records import ErasedContext
 
@@ -38,7 +39,7 @@ async def erase_context(engine: Engine, stream: Stream, decision: str) -> Erased
 
 async def _erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
     async with stream.erasing:
-        await engine.commit(stream)  # what is erased must be on disk
+        await engine.journal.commit(stream)  # what is erased must be on disk
         await _wait_for_turn(engine, stream)
         with hold(stream):
             events = await asyncio.to_thread(_read_decision, stream, decision)
@@ -47,19 +48,19 @@ async def _erase_context(engine: Engine, stream: Stream, decision: str) -> Erase
                 await _store_after(
                     engine, stream, lambda: stream.erase_context(decision, read_clock()), requests=(number,)
                 )
-            status = stream.describe_decision(events).status
-        await engine.commit(stream)
+            status = describe_decision(stream.core, events).status
+        await engine.journal.commit(stream)
         return ErasedContext(decision=decision, event=number, status=status)
 
 
 def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
     """Return the stored events of a decision."""
-    events = check_decision(decision, stream.store.events_of_decision(stream.id, decision))
+    events = check_decision(decision, stream.store.find_events(decisions=[(stream.id, decision)]))
     try:
         for event in events:
-            check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
+            check_stored(stream.store, event)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+        raise unreadable(error) from None
     return events
 
 
@@ -70,7 +71,7 @@ class Slice(NamedTuple):
     decisions: list[str]
 
 
-def read_slice(store: Store, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
+def read_slice(store: ReadableStore, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
     """Return the first events of a log that are older than ``until``, not too many; None if there are none.
 
     The first event that is not older ends it. An event from the future tells of a wrong clock, and nothing of its age:
@@ -103,7 +104,7 @@ async def _remove_events(engine: Engine, stream: Stream, until: float) -> int:
         await _wait_for_turn(engine, stream)
         with hold(stream):
             await _store_after(engine, stream, lambda: stream.compact(part.removed, part.decisions, read_clock()))
-        await engine.commit(stream)
+        await engine.journal.commit(stream)
     return part.removed.number - (0 if before is None else before.number)
 
 
@@ -128,8 +129,8 @@ async def _store_after(
     except SnapshotError as error:
         text = f"the baseline of the stream cannot be used ({error}); run `windvane verify` for details"
         raise Problem("unreadable", text) from None
-    with engine.operating(stream):
+    with engine.operations.operating(stream):
         events = operation()
         removed = 0 if stream.removed is None else stream.removed.number
         baseline = await asyncio.to_thread(lambda: build_baseline(row, store, stream.snapshot(), removed))
-    engine.hand_over(stream, events, [Erasure(stream.id, baseline, requests)])
+    engine.journal.hand_over(stream, events, [Erasure(stream.id, baseline, requests)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from windvane.agent import AgentCore, ClosedDecision, UnknownDecisionError
@@ -16,14 +17,14 @@ from windvane.agent.pending import RewardOutcome
 from windvane.agent.refit import NOT_OF_THE_AGENT, LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import to_plain
+from windvane.records import RemovedEvents, StreamInfo, to_datetime, to_plain
 from windvane.service import requests
 from windvane.service.baselines import read_baseline
 from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
 from windvane.service.refit import Work, begin_refit, begin_undo
 from windvane.service.retention import check_retention
-from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
+from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
 
@@ -50,12 +51,13 @@ class StreamState:
     ``retention``: how long events are kept, such as "90d"; None: forever.
     """
 
-    def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, row: StreamRow, store: ReadableStore, snapshot: Snapshot | None = None) -> None:
         self.row, self.store = row, store
         self.id, self.name, self.created = row.id, row.name, row.created
         self.archived: float | None = None
         self.removed: Removed | None = None
         self.refits: list[int] = []  # the events of the refits that were not undone
+        self.restored = 0 if snapshot is None else snapshot.number  # the event after which replays began
         self.differences = 0  # decisions for which a replay preferred another arm
         if snapshot is None:
             config = json.loads(row.config)
@@ -206,6 +208,24 @@ class StreamState:
         """Return the stream as it was before its first event, or at its baseline if its log is not whole."""
         baseline = read_baseline(self.row, self.store)
         return StreamState(self.row, self.store, None if baseline is None else baseline.snapshot)
+
+    # --- what can be read -------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields of a stream beyond those of its agent."""
+        archived = None if self.archived is None else to_datetime(self.archived)
+        times = {"created": to_datetime(self.created), "archived": archived}
+        removed = None
+        if self.removed is not None:
+            number, *ends = self.removed
+            removed = RemovedEvents(number=number, first=to_datetime(ends[0]), last=to_datetime(ends[1]))
+        log = {"events": self.number, "retention": self.retention, "removed": removed}
+        return {"name": self.name, "title": self.title, **log, **times}
+
+    def info(self) -> StreamInfo:
+        """Return the record of the stream."""
+        info = self.core.info()
+        return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

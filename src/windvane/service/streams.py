@@ -11,8 +11,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from windvane.agent import ClosedDecision, ConflictingRewardError, UnknownDecisionError
@@ -21,20 +19,17 @@ from windvane.agent.info import CHECK_EVERY, AlertLog
 from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
 from windvane.agent.refit import LogLearner
 from windvane.records import (
-    Decision,
     DecisionRecord,
-    DecisionStatus,
-    RemovedEvents,
     RewardReceipt,
-    StreamInfo,
     to_datetime,
     to_json,
 )
 from windvane.service.bodies import is_same_request
 from windvane.service.charts import Charts, Model
+from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
-from windvane.service.store import Event, Snapshot, Store, StreamRow
+from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
 
@@ -55,7 +50,7 @@ class Done(NamedTuple):
 class Stream(StreamState):
     """A stream as it was created, or as it was at ``snapshot``. One thread at a time may use it."""
 
-    def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, row: StreamRow, store: ReadableStore, snapshot: Snapshot | None = None) -> None:
         super().__init__(row, store, snapshot)
         self.is_refitting = False  # while a refit is under way
         self.refit_key: str | None = None  # of the last refit
@@ -114,7 +109,8 @@ class Stream(StreamState):
         self.refuse_if_archived()
         self._expire(now)
         if self.core.is_overdue(decision, now):  # older decisions are closed first, and its outcome is not learned yet
-            raise Problem("unavailable", "many decisions have timed out and are still being closed; try again")
+            detail = "many decisions have timed out and are still being closed; try again"
+            raise Problem("unavailable", detail, cause="busy")
         try:
             try:
                 (status, is_new), total = self.give_reward(decision, value, now, is_part)
@@ -288,46 +284,7 @@ class Stream(StreamState):
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        return self.describe_decision(self._find_events(decision))
-
-    def describe_decision(self, events: Sequence[Event]) -> DecisionRecord:
-        """Return a decision with its status and reward; ``events``: all of its events."""
-        decision, outcome, reward, late = events[0].decision or "", events[0].outcome, None, None
-        for event in events[1:]:
-            value = event.outcome.get("sum", event.outcome["value"])
-            reward, late = (reward, value) if event.kind == kinds.LATE else (value, late)
-        return DecisionRecord(
-            decision=Decision(**outcome | {"time": datetime.fromisoformat(outcome["time"])}),
-            status=self._find_status(decision, reward),
-            reward=reward,
-            late_reward=late,
-        )
-
-    def _find_events(self, decision: str) -> Sequence[Event]:
-        return check_decision(decision, self.lookup.of_decision(decision))
-
-    def _find_status(self, decision: str, reward: float | None) -> DecisionStatus:
-        """Return the status of a decision. One that was dropped long ago counts as expired."""
-        closed = self.core.outcome_of(decision)
-        if closed is not None and closed.is_dropped:
-            return "dropped"
-        return "pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded"
-
-    def describe(self) -> dict[str, Any]:
-        """Return the fields of a stream beyond those of its agent."""
-        archived = None if self.archived is None else to_datetime(self.archived)
-        times = {"created": to_datetime(self.created), "archived": archived}
-        removed = None
-        if self.removed is not None:
-            number, *ends = self.removed
-            removed = RemovedEvents(number=number, first=to_datetime(ends[0]), last=to_datetime(ends[1]))
-        log = {"events": self.number, "retention": self.retention, "removed": removed}
-        return {"name": self.name, "title": self.title, **log, **times}
-
-    def info(self) -> StreamInfo:
-        """Return the record of the stream."""
-        info = self.core.info()
-        return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
+        return describe_decision(self.core, check_decision(decision, self.lookup.of_decision(decision)))
 
     def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
         """Return the model's predictions for the arms in a request, without deciding."""
@@ -354,13 +311,6 @@ class Stream(StreamState):
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
-
-
-def check_decision(decision: str, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events of a decision; raise if it does not exist, or only later events of it are left in the log."""
-    if not events or events[0].kind != kinds.DECIDED:
-        raise Problem("unknown-decision", f"there is no decision {decision!r}")
-    return events
 
 
 def _is_same(event: Event, kind: int, raw: bytes) -> bool:

@@ -54,7 +54,7 @@ class Timeouts:
             with contextlib.suppress(Problem):  # streams are rebuilt after one
                 while await self._is_due(stream):
                     await self._engine.turnstile.wait()
-                    await self._engine.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))
+                    await self._engine.operations.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))
         finally:
             stream.closing = None
             closing.set_result(None)

@@ -30,10 +30,11 @@ from windvane.service.store import (
     STORE_ERRORS,
     Baseline,
     Event,
+    ReadableStore,
     SnapshotError,
-    Store,
     StreamRow,
     UnreadableEventError,
+    VerifiableStore,
     check_event,
     try_read,
 )
@@ -93,7 +94,7 @@ class StoreReport:
         return {"sound": self.is_sound, **asdict(self)}
 
 
-def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreReport:
+def verify_store(store: VerifiableStore, progress: Progress = lambda *_: None) -> StoreReport:
     """Verify a store.
 
     Parameters
@@ -106,7 +107,7 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
     # The marks are read before the log, so that no mark is newer than the log that it is compared with.
     marks = _read_marks(store)
     problems = [Finding("structure", text) for text in store.find_damage()]  # rows may be unreadable below
-    tokens, rows = try_read(store.read_damaged_tokens), try_read(store.read_streams)
+    tokens, rows = try_read(store.tokens.read_damaged), try_read(store.read_streams)
     if (tokens is None or rows is None) and not problems:  # an unreachable database must not pass for an empty one
         problems.append(Finding("structure", "its tokens or its streams cannot be read"))
     for name in tokens or ():
@@ -117,12 +118,12 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
     return StoreReport(problems, [_StreamCheck(store, row, marks, progress).check() for row in rows or ()])
 
 
-def verify_stream(store: Store, row: StreamRow, progress: Progress = lambda *_: None) -> StreamReport:
+def verify_stream(store: VerifiableStore, row: StreamRow, progress: Progress = lambda *_: None) -> StreamReport:
     """Verify one stream of a store, without its mark."""
     return _StreamCheck(store, row, None, progress).check()
 
 
-def _read_marks(store: Store) -> dict[int, int] | None:
+def _read_marks(store: ReadableStore) -> dict[int, int] | None:
     """Return the last acknowledged event by stream, None for a store without marks. Unreadable ones are missing."""
     try:
         return store.read_acknowledged()
@@ -133,7 +134,9 @@ def _read_marks(store: Store) -> dict[int, int] | None:
 class _StreamCheck:
     """Verifies one stream. ``marks``: the last acknowledged events by stream; None: they are not looked at."""
 
-    def __init__(self, store: Store, row: StreamRow, marks: Mapping[int, int] | None, progress: Progress) -> None:
+    def __init__(
+        self, store: VerifiableStore, row: StreamRow, marks: Mapping[int, int] | None, progress: Progress
+    ) -> None:
         self._store, self._row, self._marks, self._progress = store, row, marks, progress
         self._report = StreamReport(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)

@@ -61,7 +61,7 @@ class Views:
     async def _advance_charts(self, stream: Stream) -> bool:
         """Read some of the events on disk into the charts, in a thread; return whether there are more."""
         number = stream.number
-        await self._engine.commit(stream)
+        await self._engine.journal.commit(stream)
         async with stream.charts_lock:
             try:
                 return await asyncio.to_thread(stream.charts.read, self._engine.store, stream.id, number)

@@ -20,7 +20,7 @@ def test_a_node_that_was_stopped_does_not_join(database_url: str, monkeypatch: p
 
     async def stop_and_recover(store: PostgresStore) -> Placement:
         engine: Any = SimpleNamespace(store=store, loop=asyncio.get_running_loop(), failure=None)
-        node = Placement(engine, NodeSettings("a", "http://a:1", "1"))
+        node = Placement(engine, store, NodeSettings("a", "http://a:1", "1"))
         await node.stop()
         with pytest.raises(RuntimeError, match="is stopping"):
             await asyncio.to_thread(node.recover)

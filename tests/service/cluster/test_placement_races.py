@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.gates import Gate
 from support.nodes import SHARDS
 from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
 from windvane.cluster_map import shard_of
 from windvane.service import turns
+from windvane.service.cluster import loading
 from windvane.service.cluster import placement as placements
 from windvane.service.store import DatabaseError, Event
 from windvane.service.streams import Stream
@@ -45,23 +46,6 @@ def node(databases: Databases, tmp_path: Path) -> Iterator[Local]:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as running:
         yield running
-
-
-class Gate:
-    """Stands before a function: those who call it wait until it is opened. ``count`` calls have come."""
-
-    def __init__(self, function: Callable[..., Any], is_guarded: Callable[..., bool] = lambda *_: True) -> None:
-        self._function, self._is_guarded, self._opened = function, is_guarded, threading.Event()
-        self.count = 0
-
-    def __call__(self, *arguments: Any, **more: Any) -> Any:
-        if self._is_guarded(*arguments):
-            self.count += 1
-            self._opened.wait(30)
-        return self._function(*arguments, **more)
-
-    def open(self) -> None:
-        self._opened.set()
 
 
 def change_epoch(node: Local, shard: int = SHARD) -> None:
@@ -144,7 +128,7 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     gate = Gate(Stream.decide)
     monkeypatch.setattr(Stream, "decide", lambda *arguments: gate(*arguments))  # noqa: PLW0108 - a method
     monkeypatch.setattr(turns, "SLOW_SECONDS", -1.0)
-    monkeypatch.setattr(get_placement(node), "_load_all", _load_nothing)
+    monkeypatch.setattr(loading.StreamLoader, "begin", lambda *_: None)  # streams are left to the first request
     lost = pool.submit(node.post, "/v1/streams/shop/decisions", ARMS)  # without a key, it decides at once
     until(lambda: gate.count == 1)
     before = node.engine.recoveries
@@ -154,10 +138,6 @@ def test_an_operation_in_a_thread_while_everything_is_rebuilt(
     assert lost.result(30).status_code == 503
     assert decide(node, pool, "next").result(30).status_code == 201
     assert list_keys(node) == ["next"]
-
-
-async def _load_nothing(_: Any) -> None:
-    """Leave streams to the first request."""
 
 
 # --- streams that are found and loaded -------------------------------------------------------------------------------
@@ -183,8 +163,8 @@ def test_a_shard_is_lost_and_taken_again_while_its_streams_are_read(
 def test_a_stream_is_lost_and_taken_again_while_it_is_loaded(
     node: Local, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate(placements.rebuild_stream)
-    monkeypatch.setattr(placements, "rebuild_stream", gate)
+    gate = Gate(loading.rebuild_stream)
+    monkeypatch.setattr(loading, "rebuild_stream", gate)
     change_epoch(node)
     until(lambda: gate.count == 1)
     first = decide(node, pool, "first")

@@ -44,14 +44,14 @@ def bearer(secret: str | None, scheme: str = "Bearer") -> dict[str, str]:
 
 def test_requests_that_a_token_may_not_make_count_too(tmp_path: Path) -> None:
     with run_local(tmp_path / "a.db", rate=2.0) as service:
-        reading = str(create_token(service.store, "reading", full=False))
+        reading = str(create_token(service.store.tokens, "reading", full=False))
         answers = [service.post("/v1/streams", {"name": "new", "dim": 2}, headers=bearer(reading)) for _ in range(50)]
     assert {answer.status_code for answer in answers} == {403, 429}
 
 
 def test_who_may_do_what(service: Local) -> None:
-    full = str(create_token(service.store, "full", full=True))
-    reading = str(create_token(service.store, "reading", full=False))
+    full = str(create_token(service.store.tokens, "full", full=True))
+    reading = str(create_token(service.store.tokens, "reading", full=False))
     before = service.state()
     wrong: list[dict[str, Any]] = [
         {}, bearer("wv_" + "x" * 43), bearer(full, "Basic"), {"authorization": full}, {"authorization": "Bearer "},
@@ -86,18 +86,19 @@ def test_who_may_do_what(service: Local) -> None:
 
 
 def test_removing_the_last_token_does_not_turn_authentication_off(service: Local) -> None:
-    secret = create_token(service.store, "shop", full=True)
+    secret = create_token(service.store.tokens, "shop", full=True)
     assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200
-    assert create_token(service.store, "shop", full=True) is None  # the name is in use
-    service.store.remove_token("shop")
+    assert create_token(service.store.tokens, "shop", full=True) is None  # the name is in use
+    service.store.tokens.remove("shop")
     for headers in ({}, bearer(secret)):
         read_problem(service.get("/v1/streams", headers=headers), 401)
-    service.store.remove_all_tokens()
+    service.store.tokens.remove_all()
     assert service.get("/v1/streams").status_code == 200
 
 
 def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
-    with run_local(tmp_path / "a.db", closed=True) as service:
+    with run_local(tmp_path / "a.db", closed=True, wait=False) as service:
+        until(lambda: service.engine.failure is None)
         for path in READS:
             read_problem(service.get(path), 401)
         read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}), 401)
@@ -106,17 +107,17 @@ def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        patch.setattr(service.store.tokens, "read", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
         assert service.get("/healthz").status_code == 200
 
 
 def test_metrics_of_a_store_that_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """They say what is wrong, to those who could read them before."""
-    secret = str(create_token(service.store, "prometheus", full=False))
+    secret = str(create_token(service.store.tokens, "prometheus", full=False))
     assert service.get("/metrics", headers=bearer(secret)).status_code == 200
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        patch.setattr(service.store.tokens, "read", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         patch.setattr(service.store, "measure", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         read_problem(service.get("/v1/streams", headers=bearer(secret)), 503)
         answer = service.get("/metrics", headers=bearer(secret))
@@ -131,7 +132,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monk
     monkeypatch.setattr(access, "READ_SECONDS", 0.1)
     go, reads = threading.Event(), list[int]()
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "read_tokens", lambda: (reads.append(1), go.wait(30), [])[2])
+        patch.setattr(service.store.tokens, "read", lambda: (reads.append(1), go.wait(30), [])[2])
         for _ in range(2):
             assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
         assert service.get("/healthz").status_code == 200
@@ -140,6 +141,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monk
     until(lambda: service.get("/v1/streams").status_code == 200)
 
 
+@pytest.mark.sqlite
 def test_commands_for_tokens(tmp_path: Path) -> None:
     def run(*words: str) -> CommandResult:
         return run_command("token", *words, "--store", tmp_path / "a.db")
@@ -166,6 +168,7 @@ def test_commands_for_tokens(tmp_path: Path) -> None:
     assert json.loads(run("open", "--json").stdout) == {"open": True}
 
 
+@pytest.mark.sqlite
 def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
     """A token that is removed also ends what is followed with it."""
     path = tmp_path / "a.db"
@@ -186,9 +189,9 @@ def test_tokens_that_come_and_go_are_logged(service: Local, caplog: pytest.LogCa
     caplog.set_level("INFO", "windvane.service")
     service.get("/v1/streams")
     for name in ("old", "new"):
-        create_token(service.store, name, full=True)
+        create_token(service.store.tokens, name, full=True)
     service.get("/v1/streams")
-    service.store.remove_token("old")
+    service.store.tokens.remove("old")
     for _ in range(2):
         service.get("/v1/streams")
     changes = [(line.getMessage(), line.__dict__["fields"]) for line in caplog.records if "tokens" in line.getMessage()]
@@ -213,7 +216,7 @@ def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path) -> N
             read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}, headers={"host": host}), 403)
         named = {"host": "shop.example"}
         assert service.get("/healthz", headers=named).status_code == 200
-        secret = create_token(service.store, "shop", full=True)
+        secret = create_token(service.store.tokens, "shop", full=True)
         assert service.get("/", headers=named).status_code == 200
         assert service.get("/v1/streams", headers=named | bearer(secret)).status_code == 200
         assert service.get("/v1/streams", headers=named).status_code == 401
@@ -238,7 +241,7 @@ def test_pages_of_other_sites_change_nothing(service: Local) -> None:
     for json_type in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
         own = {"content-type": json_type, "origin": "http://127.0.0.1:8000"}
         assert service.request("POST", path, content=body, headers=own).status_code == 201
-    secret = create_token(service.store, "full", full=True)
+    secret = create_token(service.store.tokens, "full", full=True)
     headers = {"origin": "https://shop.example.com", **bearer(secret)}
     assert service.post(path, ARMS, headers=headers).status_code == 201
 
@@ -261,11 +264,11 @@ def test_the_rate_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         clock[0] += 8.5
         assert service.post(path, ARMS).status_code == 201
         clock[0] += 100
-        secret = create_token(service.store, "shop", full=True)
+        secret = create_token(service.store.tokens, "shop", full=True)
         statuses = [service.get("/v1/streams", headers=bearer(f"wv_{i}")).status_code for i in range(30)]
         assert statuses == [401] * 20 + [429] * 10
         assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200
-        service.store.remove_all_tokens()
+        service.store.tokens.remove_all()
         clock[0] += 100
 
 

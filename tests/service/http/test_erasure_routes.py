@@ -104,7 +104,7 @@ def bearer(token: str | None) -> dict[str, str]:
 def test_deleting_needs_full_rights(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "RELOAD", 0.0)
     service.create("shop")
-    reading, full = (create_token(service.store, str(is_full), full=is_full) for is_full in (False, True))
+    reading, full = (create_token(service.store.tokens, str(is_full), full=is_full) for is_full in (False, True))
     for token, status in ((None, 401), (reading, 403)):
         headers = bearer(token)
         read_problem(delete(service, headers=headers), status)

@@ -26,8 +26,8 @@ def test_an_erasure_is_read_back(store: SqliteStore) -> None:
     assert [store.read_chain(row.id, number) for number in (0, 3, 4, 5)] == [
         row.digest, None, events[3].chain, events[4].chain
     ]  # fmt: skip
-    assert store.event_with_key(row.id, events[2].key or "") is None
-    assert store.events_of_decision(row.id, events[5].decision or "") == erased[1:2]
+    assert store.find_events([(row.id, events[2].key or "")]) == []
+    assert store.find_events(decisions=[(row.id, events[5].decision or "")]) == erased[1:2]
     all_gone = make_baseline(events, 10, 10)
     store.append([], [(row.id, all_gone.snapshot)], [Erasure(row.id, all_gone)])
     assert (store.last_number(row.id), list(store.read_events(row.id))) == (10, [])

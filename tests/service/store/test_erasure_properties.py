@@ -103,8 +103,8 @@ class Machine:
                 assert store.read_chain(id_, number) == model.events[number - 1].chain
             for event in model.events:
                 kept = [each for each in left if each.number == event.number]
-                assert store.events_of_decision(id_, event.decision or "") == kept
-                assert store.event_with_key(id_, event.key or "") == (kept[0] if kept else None)
+                assert store.find_events(decisions=[(id_, event.decision or "")]) == kept
+                assert store.find_events([(id_, event.key or "")]) == kept[:1]
                 is_there = bool(kept) and kept[0].request is not None
                 assert (self.name_request(event) in content) == is_there
         for model in self.gone:

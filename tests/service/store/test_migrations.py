@@ -63,7 +63,7 @@ def check_migrated(path: Path) -> None:
         streams, unavailable = recover_all(store)
         assert not unavailable
         assert store.read_acknowledged() == {id_: fact["number"] for id_, fact in enumerate(facts.values(), 1)}
-        assert [token.name for token in store.read_tokens()] == ["reader", "writer"]
+        assert [token.name for token in store.tokens.read()] == ["reader", "writer"]
         for name, fact in facts.items():
             assert (streams[name].number, streams[name].chain.hex()) == (fact["number"], fact["chain"])
             assert len(list(streams[name].core.pending())) == fact["pending"]
@@ -89,7 +89,7 @@ def test_an_older_store_is_migrated_when_a_server_opens_it(old: Path, tmp_path: 
     pages = "SELECT name, rootpage FROM sqlite_master"
     assert query(old, pages) == query(tmp_path / "new.db", pages)
     with closing(SqliteStore(old, shared=True)) as store:
-        store.remove_all_tokens()
+        store.tokens.remove_all()
     with run_local(old) as service:  # which continues all streams
         service.decide("shop")
         assert service.create("new")["name"] == "new"
@@ -107,7 +107,7 @@ def test_what_is_only_in_the_write_ahead_log(old: Path, tmp_path: Path) -> None:
             crashed.with_name(f"b.db{suffix}").write_bytes(old.with_name(f"a.db{suffix}").read_bytes())
     content = {suffix: crashed.with_name(f"b.db{suffix}").read_bytes() for suffix in ("", "-wal")}
     with closing(SqliteStore(crashed)) as store:
-        assert [token.name for token in store.read_tokens()] == ["later", "reader", "writer"]
+        assert [token.name for token in store.tokens.read()] == ["later", "reader", "writer"]
     assert {suffix: (tmp_path / f"b.db.format-3{suffix}").read_bytes() for suffix in content} == content
 
 
@@ -220,6 +220,28 @@ def test_a_damaged_event_costs_its_stream(old: Path) -> None:
 # --- backups ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_copying_streams_migrates_nothing_unasked(old: Path, verb: str) -> None:
+    """Neither the source nor the target; the message says which commands do, and the copy of a backup is enough."""
+    content, new = old.read_bytes(), old.with_name("new.db")
+    for line in ((old, new), (new, old)):
+        if new in line[:1]:
+            SqliteStore(new).close()
+        result = run_command("streams", verb, *line)
+        assert (result.returncode, result.stdout) == (2, "")
+        (message,) = result.stderr.splitlines()
+        assert message.startswith(
+            f"windvane: error: {old}: has format 3; `windvane serve` migrates it and keeps the old"
+        )
+        assert "`windvane backup`" in message
+        assert old.read_bytes() == content
+        assert list_files(old) == {"a.db"}
+    assert run_command("backup", "--store", old, "--to", old.with_name("b.db")).returncode == 0
+    result = run_command("streams", verb, old.with_name("b.db"), new, "--json")
+    assert [stream["stream"] for stream in json.loads(result.stdout)["streams"]] == list(read_facts()["streams"])
+    assert old.read_bytes() == content
+
+
 def test_an_older_backup_is_migrated_when_it_is_restored(old: Path, tmp_path: Path) -> None:
     content, target = old.read_bytes(), tmp_path / "restored.db"
     report = restore(old, target)
@@ -270,8 +292,8 @@ def test_rows_are_converted(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(formats, "MIGRATIONS", (Migration(4, "names are loud", convert=shout),))
     with closing(SqliteStore(old)) as store:
-        assert [token.name for token in store.read_tokens()] == ["READER", "WRITER"]
-        assert store.add_token(Token("new", "h", True, 1.0))
+        assert [token.name for token in store.tokens.read()] == ["READER", "WRITER"]
+        assert store.tokens.add(Token("new", "h", True, 1.0))
 
 
 def test_postgresql_is_migrated_by_statements(monkeypatch: pytest.MonkeyPatch) -> None:

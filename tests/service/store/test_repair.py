@@ -219,7 +219,7 @@ def test_a_file_that_is_damaged_all_over(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert not verify(path).is_sound
     with closing(SqliteStore(path)) as store:
-        assert store.requires_token  # whether there were tokens is not known any more
+        assert store.tokens.are_required  # whether there were tokens is not known any more
         assert set(recover_all(store)[1]) == {"shop"}
         decide(add_stream(store, "new"), store)
         assert set(recover_all(store)[0]) == {"new"}
@@ -359,13 +359,13 @@ def test_a_stop_before_any_step_of_the_swap(
                 rejects(error=StoreError, code="repairing"),  # it is not complete: the token might be lost
                 closing(SqliteStore(damaged, shared=True)) as beside,
             ):
-                beside.add_token(Token("new", "h", True, 1.0))
+                beside.tokens.add(Token("new", "h", True, 1.0))
             assert list_files(tmp_path) == before  # what does not repair leaves all as it is
         else:
             assert steps == stop_at <= 5  # there are so many steps
     assert serve_copy(damaged, facts).is_intact
     with closing(SqliteStore(damaged, shared=True)) as beside:
-        assert beside.add_token(Token("new", "h", True, 1.0))
+        assert beside.tokens.add(Token("new", "h", True, 1.0))
     assert list_files(tmp_path) == {"b.db", "b.db.damaged-1"}
 
 
@@ -385,7 +385,7 @@ def test_tokens_are_not_changed_while_a_repair_copies(
 
     monkeypatch.setattr(repair.StoreCopy, "_copy_stream", interfere)
     with closing(SqliteStore(damaged)) as store:
-        assert store.read_tokens() == facts.tokens
+        assert store.tokens.read() == facts.tokens
     assert set(results) == {2}
     for line in lines:
         assert run_command("token", *line, "--store", damaged).returncode == 0
@@ -406,13 +406,13 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
         with monkeypatch.context() as patch:
             patch.setattr(store_module, "is_repairing", begin_repair)
             with rejects(error=StoreError, where=copy, code="repairing"):
-                store.remove_token("writer")
-        assert len(store.read_tokens()) == (1 if moment == "committed" else 2)
+                store.tokens.remove("writer")
+        assert len(store.tokens.read()) == (1 if moment == "committed" else 2)
         with rejects(error=StoreError, where=copy, code="repairing"):
-            store.remove_token("reader")
+            store.tokens.remove("reader")
     SqliteStore(copy).close()  # which removes what an interrupted repair left
     with closing(SqliteStore(copy, shared=True)) as store:
-        assert store.remove_token("reader")
+        assert store.tokens.remove("reader")
 
 
 # --- in a running server ---------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_a_large_store_is_checked_after_the_start(damaged: Path, monkeypatch: py
     service = Local(damaged)
     try:
         until(lambda: service.store.is_checked and service.get("/readyz").status_code == 200)
-        assert service.call(lambda: service.store.event_with_key(1, "key shop 3")) is not None
+        assert service.call(lambda: service.store.find_events([(1, "key shop 3")]))
         assert set(service.engine.streams) == set(STREAMS)
     finally:
         service.stop()

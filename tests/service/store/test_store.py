@@ -56,12 +56,11 @@ def test_what_is_appended_is_read_back(any_store: Store, place: str | Path) -> N
         assert list(again.read_events(1)) == events
         assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
         assert list(again.read_events(2)) == others
-        assert again.events_of_decision(1, "d") == [events[0], events[2]]
-        found = [again.event_with_key(*where) for where in ((1, "k"), (2, "k"), (1, "x"))]
-        assert found == [events[1], others[0], None]
+        assert again.find_events(decisions=[(1, "d")]) == [events[0], events[2]]
+        found = [again.find_events([where]) for where in ((1, "k"), (2, "k"), (1, "x"))]
+        assert found == [[events[1]], [others[0]], []]
         assert [again.last_number(stream) for stream in (1, 2, 3)] == [3, 1, 0]
         assert [again.read_snapshot(stream) for stream in (1, 2)] == [snapshot, None]
-        assert [again.read_snapshot_number(stream) for stream in (1, 2)] == [3, 0]
 
 
 def test_streams_do_not_run_into_each_other(any_store: Store) -> None:
@@ -134,9 +133,9 @@ def test_an_index_that_points_to_other_rows_is_not_believed(
     store.path.write_bytes(content[:start] + page + content[start + PAGE_BYTES :])
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)  # or it would be repaired
     with closing(SqliteStore(store.path)) as again:
-        assert again.event_with_key(1, "k") == event(1, decision="first", key="k")
+        assert again.find_events([(1, "k")]) == [event(1, decision="first", key="k")]
         with pytest.raises(DamageError) as caught:
-            again.events_of_decision(1, "other")
+            again.find_events(decisions=[(1, "other")])
         assert is_damage(caught.value)
 
 
@@ -199,44 +198,44 @@ def test_a_server_makes_the_same_of_what_was_stored(place: str | Path) -> None:
 
 def test_tokens(any_store: Store, place: str | Path) -> None:
     """They may be changed beside a server. Once there has been one, a token is needed."""
-    assert not any_store.requires_token
+    assert not any_store.tokens.are_required
     with closing(open_store(place, shared=True)) as beside:
-        assert beside.add_token(Token("shop", "h1", True, 1))
-        assert not beside.add_token(Token("shop", "h2", True, 1.0))
-        assert any_store.read_tokens() == [Token("shop", "h1", True, 1.0)]
-        assert any_store.requires_token
-        assert beside.remove_token("shop")
-        assert not beside.remove_token("shop")
-        assert (any_store.read_tokens(), any_store.requires_token) == ([], True)
-        beside.remove_all_tokens()
-        assert not any_store.requires_token
+        assert beside.tokens.add(Token("shop", "h1", True, 1))
+        assert not beside.tokens.add(Token("shop", "h2", True, 1.0))
+        assert any_store.tokens.read() == [Token("shop", "h1", True, 1.0)]
+        assert any_store.tokens.are_required
+        assert beside.tokens.remove("shop")
+        assert not beside.tokens.remove("shop")
+        assert (any_store.tokens.read(), any_store.tokens.are_required) == ([], True)
+        beside.tokens.remove_all()
+        assert not any_store.tokens.are_required
 
 
 @pytest.mark.parametrize("change", ["FULL = 1", "hash = 'h2'", "created = 2.0", "FULL = 'x'", "digest = ?"])
 def test_a_changed_token_is_not_accepted(any_store: Store, place: str | Path, change: str) -> None:
     """A flipped flag does not turn a token that may only read into a full one."""
     for name in ("reader", "writer"):
-        any_store.add_token(Token(name, name, name == "writer", 1.0))
+        any_store.tokens.add(Token(name, name, name == "writer", 1.0))
     if is_postgres(place):
         change = change.replace("FULL", "full_rights").replace("'x'", "2")  # columns have types there
     edit(place, f"UPDATE tokens SET {change} WHERE name = 'reader'", *[b"\0"] * change.count("?"))
-    assert [token.name for token in any_store.read_tokens()] == ["writer"]
-    assert any_store.read_damaged_tokens() == ["reader"]
-    assert any_store.remove_token("reader")
-    assert any_store.add_token(Token("reader", "reader", False, 1.0))
-    assert any_store.read_damaged_tokens() == []
+    assert [token.name for token in any_store.tokens.read()] == ["writer"]
+    assert any_store.tokens.read_damaged() == ["reader"]
+    assert any_store.tokens.remove("reader")
+    assert any_store.tokens.add(Token("reader", "reader", False, 1.0))
+    assert any_store.tokens.read_damaged() == []
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = 'no'"])
 def test_access_fails_closed(any_store: Store, place: str | Path, change: str) -> None:
     """Whether tokens are needed is not known any more: they are, also after a repair."""
-    any_store.add_token(Token("shop", "h", True, 1.0))
+    any_store.tokens.add(Token("shop", "h", True, 1.0))
     edit(place, "DELETE FROM tokens")
     edit(place, f"{change} WHERE name = 'guarded'")
-    assert any_store.requires_token
+    assert any_store.tokens.are_required
     any_store.close()
     with closing(open_store(place)) as again:
-        assert again.requires_token
+        assert again.tokens.are_required
 
 
 # --- who may open it -------------------------------------------------------------------------------------------------
@@ -304,7 +303,7 @@ def test_only_its_owner_can_read_a_store(tmp_path: Path, shared: bool) -> None:
     assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
     (tmp_path / "a.db").chmod(0o644)  # as after a restored backup
     with closing(SqliteStore(tmp_path / "a.db", shared=shared)) as store:
-        store.add_token(Token("t", "h", True, 1.0))
+        store.tokens.add(Token("t", "h", True, 1.0))
         for path in tmp_path.glob("a.db*"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
@@ -350,7 +349,7 @@ def test_processes_that_create_a_store_at_once(place: str | Path) -> None:
     def add_token(number: int) -> None:
         try:
             with closing(open_store(place, shared=True)) as beside:
-                beside.add_token(Token(f"t{number}", f"h{number}", True, 1.0))
+                beside.tokens.add(Token(f"t{number}", f"h{number}", True, 1.0))
         except Exception as error:
             errors.append(error)
 
@@ -361,7 +360,7 @@ def test_processes_that_create_a_store_at_once(place: str | Path) -> None:
         thread.join()
     assert not errors
     with closing(open_store(place)) as store:
-        assert len(store.read_tokens()) == 8
+        assert len(store.tokens.read()) == 8
 
 
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
@@ -412,7 +411,7 @@ def test_a_store_without_settings_is_known_by_its_tables(tmp_path: Path) -> None
     with closing(
         SqliteStore(path)
     ) as store:  # all tables are those of a store, to the letter: its settings are made again
-        assert store.requires_token
+        assert store.tokens.are_required
     edit(path, "DELETE FROM meta")
     edit(path, "ALTER TABLE events RENAME COLUMN kind TO sort")
     with rejects(error=StoreError, where=path, code="not_a_store"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -12,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from windvane.errors import WindvaneError
-from windvane.service.cluster import membership
 from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.commands import Commands
@@ -20,6 +20,7 @@ from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import MOST_LEASE_SECONDS
 from windvane.service.store.records import DatabaseError, StoreError
 
 log = logging.getLogger("windvane.service")
@@ -85,7 +86,7 @@ class Keeper:
     ) -> None:
         self._address, self._loop, self._tick = address, loop, tick
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
-        lease = min(lease, membership.MOST_LEASE_SECONDS)
+        lease = min(lease, MOST_LEASE_SECONDS)
         self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
         # A renewal is due after a tick, and a statement before it takes half a lease: together less than a lease.
         self._session = Session(address, lock_seconds=lease / 4, statement_seconds=lease / 2)
@@ -200,6 +201,20 @@ class Keeper:
     def withdraw(self) -> None:
         """Give up all shards, as ``on_excess`` proposes, and leave the cluster; the map is still read."""
         self._member.is_leaving = True
+        self._session.wake()
+
+    def rest(self) -> None:
+        """Leave all shards to other nodes until :meth:`resume`, because this one cannot write.
+
+        Nothing changes without another node, or if the lease cannot be renewed in time either. Shards that are being
+        written to become free when that ends.
+        """
+        self._member.rests_from = read_clock()
+        self._session.wake()
+
+    def resume(self) -> None:
+        """Take shards again after :meth:`rest`."""
+        self._member.rests_from = math.inf
         self._session.wake()
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Collection, Mapping
 
@@ -13,6 +14,7 @@ from windvane.service.cluster.lease import Lease
 from windvane.service.cluster.membership import Join, Reading
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.postgres.expulsion import sweep
 from windvane.service.store.records import StoreError
 
 log = logging.getLogger("windvane.service")
@@ -23,6 +25,7 @@ PROPOSE_AGAIN_SECONDS = 10.0
 # Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
 # away, their leases have run out as well, and they need a moment to connect.
 GRACE = 1 / 2
+REST_TICKS = 2  # for so long a node that cannot write, but renew its lease, keeps its shards: the commit may be slow
 PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
 
 
@@ -69,10 +72,11 @@ class Member:
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
         self.is_leaving = False  # it gives up its shards and joins no more
+        self.rests_from = math.inf  # when it begins to leave its shards to other nodes, if there are any
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
-        self._renewed = self._proposed_at = self._sweeps_from = float("-inf")
+        self._renewed = self._proposed_at = self._sweeps_from = self._steady_from = -math.inf
         self._name_free_at: float | None = None
         self._proposed: dict[int, int] = {}
 
@@ -82,7 +86,7 @@ class Member:
         ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
         :class:`StoreError` if the node may not join.
         """
-        if not self.is_member and self.is_leaving:
+        if not self.is_member and (self.is_leaving or self.rests_from < math.inf):
             self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
             return self._tick
         if not self.is_member:
@@ -120,7 +124,7 @@ class Member:
         result = membership.join(connection, self.node, self._lease_seconds)
         if result.has_joined:
             self.is_member = self.has_ever_joined = True
-            self._name_free_at, self._renewed = None, float("-inf")
+            self._name_free_at, self._renewed = None, -math.inf
             return 0.0
         if result.format != str(self.node.format):
             problem = f"has format {result.format}; this version of windvane needs format {self.node.format}"
@@ -130,7 +134,7 @@ class Member:
     def _wait_for_name(self, connection: Connection, result: Join) -> float:
         """Give a crashed node of the same name the time of its lease; return the seconds after which to try again."""
         if result.holder is None or result.remaining < 0:
-            membership.sweep(connection, self._count, self.node.instance)
+            sweep(connection, self._count, self.node.instance)
             return PAUSE_SECONDS
         now = read_clock()
         if self._name_free_at is None:
@@ -147,8 +151,10 @@ class Member:
         if now is None:
             self._note_expulsion()
             return False
-        if float("-inf") < self._renewed < start - 2 * self._tick:
+        if -math.inf < self._renewed < start - 2 * self._tick:
             self._sweeps_from = start + GRACE * self._lease_seconds
+        if read_clock() > self._renewed + 2 * self._tick:
+            self._steady_from = read_clock()
         self._renewed = start
         self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
         self.clock.compare(before, now)
@@ -194,12 +200,16 @@ class Member:
 
         What may wait for a lock comes last.
         """
+        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
+        if self._must_rest() and any(node.instance != me for node in reading.map.nodes):
+            log.warning("the commits of this node have stalled; it leaves its shards to other nodes")
+            self.leave(connection)
+            return False
         if not self.clock.is_right or self.is_leaving:
             self._withdraw(connection)
             return False
         if self._repair(connection, reading):
             return True
-        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
         strays = [shard for shard, holding in self.map.holdings.items() if holding.instance == me and shard not in held]
         share = self.map.compute_share(me, self._count)
         room = share - len(held) - len(strays)
@@ -210,10 +220,15 @@ class Member:
         if strays and adopts:
             return self._adopt(connection, strays, share - len(held))
         if reading.needs_sweep:
-            return bool(membership.sweep(connection, self._count, me, wait=True).freed)
+            return bool(sweep(connection, self._count, me, wait=True).freed)
         if len(held) > share and not free and self.map.find_node(me) is not None:
             self._propose(min(STEP, len(held) - share))
         return False
+
+    def _must_rest(self) -> bool:
+        """Return whether renewals have been in time for a while, although the node cannot write. If they are late as
+        well, all commits have stalled, and others cannot write either."""
+        return read_clock() >= max(self.rests_from, self._steady_from) + REST_TICKS * self._tick
 
     def _repair(self, connection: Connection, reading: Reading) -> bool:
         """Add missing rows, and remove nodes that are gone. Return whether the map has changed."""
@@ -221,7 +236,7 @@ class Member:
         if reading.map.find_missing(self._count):
             has_changed = bool(membership.add_missing(connection, self._count))
         if reading.needs_sweep:
-            result = membership.sweep(connection, self._count, self.node.instance)
+            result = sweep(connection, self._count, self.node.instance)
             if result.removed:
                 log.warning("the lease of a node ran out: %s", ", ".join(result.removed))
             has_changed = has_changed or bool(result.removed or result.freed)

@@ -4,10 +4,10 @@ Every operation is one statement on a connection in autocommit mode, and so one 
 without the client: a process that is stopped half-way keeps no lock. A statement that may wait for a row locks rows in
 the order of shards, and waits no longer than the ``lock_timeout`` of the connection.
 
-A lease is a row of ``nodes``. A node whose lease has run out is deleted before its shards become free, so a renewal
-that finds no row means that the shards may belong to others. An epoch is drawn from a sequence whenever the owner of a
-shard changes, and is never used again. Writers hold ``FOR SHARE`` on the rows of their shards until they commit, with a
-condition on the epoch: what changes an epoch waits for them, and nobody can write under an old one afterwards.
+A lease is a row of ``nodes``; :mod:`windvane.service.store.postgres.expulsion` removes those that have run out. An
+epoch is drawn whenever the owner of a shard changes, and is never used again (``NEW_EPOCH`` there). Writers hold
+``FOR SHARE`` on the rows of their shards until they commit, with a condition on the epoch: what changes an epoch waits
+for them, and nobody can write under an old one afterwards.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ from typing import NamedTuple
 from windvane.service.cluster import statements
 from windvane.service.cluster.shard_map import Holding, Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.records import StoreError
-
-CHANNEL = "windvane_cluster"
-MOST_LEASE_SECONDS = 60.0
-"""No lease is longer. :func:`sweep` shortens one that was edited by hand, or made before the clock was set back."""
+from windvane.service.store.postgres.expulsion import CHANNEL, MOST_LEASE_SECONDS
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
@@ -76,7 +72,7 @@ def renew(connection: Connection, node: Node, lease: float) -> float | None:
 
 
 def leave(connection: Connection, instance: str) -> None:
-    """Remove a node and free its shards. Shards that are being written to at this moment are left to :func:`sweep`."""
+    """Remove a node and free its shards. Shards that are being written to at this moment are left to a sweep."""
     connection.execute(statements.LEAVE, {"instance": instance, "channel": CHANNEL})
 
 
@@ -129,26 +125,6 @@ def read_map(connection: Connection, count: int, me: str = "") -> Reading:
     return Reading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MOST_LEASE_SECONDS))
 
 
-class Sweep(NamedTuple):
-    """The result of :func:`sweep`: the names of the nodes that were removed, and the shards that became free."""
-
-    removed: list[str]
-    freed: list[int]
-
-
-def sweep(connection: Connection, count: int, me: str = "", *, wait: bool = False) -> Sweep:
-    """Remove the nodes whose lease has run out, except ``me``, and free all shards whose node is gone.
-
-    Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer
-    that never pauses would be skipped every time, so somebody must call this with ``wait`` in the end.
-    """
-    values = {"me": me, "count": count, "most": MOST_LEASE_SECONDS, "channel": CHANNEL}
-    statement = statements.SWEEP if wait else statements.SWEEP_SKIPPING
-    row = connection.execute(statement, values).fetchone()
-    assert row is not None
-    return Sweep(row[0], row[1])
-
-
 def add_missing(connection: Connection, count: int) -> list[int]:
     """Add the rows of shards that have none, as free shards; return these shards."""
     return [shard for shard, _ in connection.execute(statements.ADD_MISSING, (count, CHANNEL))]
@@ -179,23 +155,3 @@ def release(connection: Connection, instance: str, epochs: Mapping[int, int]) ->
     numbers = [epochs[shard] for shard in shards]
     values = {"shards": shards, "epochs": numbers, "instance": instance, "channel": CHANNEL}
     return {shard for shard, _ in connection.execute(statements.RELEASE, values)}
-
-
-# --- migrations ------------------------------------------------------------------------------------------------------
-
-_LARGEST = 2**31 - 1  # of type integer
-
-
-def check_migration(connection: Connection, where: str, format: int) -> None:
-    """Raise :class:`StoreError` if a node is running that cannot use a store of ``format``.
-
-    Call it first in the transaction of a migration, which must be READ COMMITTED. Until that ends, no node can join.
-    Nodes whose lease has run out are removed and fenced: they cannot come back and write in the old format.
-    """
-    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")
-    sweep(connection, _LARGEST, wait=True)
-    rows = connection.execute("SELECT name, format FROM nodes WHERE format <> %s ORDER BY name", (format,)).fetchall()
-    if rows:
-        names = ", ".join(f"{name} (format {old})" for name, old in rows)
-        problem = f"cannot be migrated to format {format} while nodes of another version run: {names}; stop them first"
-        raise StoreError(where, "in_use", problem)

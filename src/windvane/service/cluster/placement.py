@@ -13,21 +13,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from windvane.cluster_map import shard_of
 from windvane.errors import WindvaneError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.cluster.loading import StreamLoader
 from windvane.service.cluster.shard_map import Node, ShardMap
-from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady
-from windvane.service.recovery import Recovery, rebuild_stream
-from windvane.service.store import STORE_ERRORS, DatabaseError, StoreError, StreamRow, is_damage
+from windvane.service.readiness import NotReady, unavailable
+from windvane.service.recovery import Recovery
+from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, StoreError, StreamRow
 from windvane.service.store.migrations import FORMAT
-from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import wait_while_held
 from windvane.warmup import warm_up
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
 JOIN_SECONDS = 5.0  # to wait for the keeper to join
-LOADERS = 2  # threads that load streams
 MOVE_SECONDS = 1.0  # in which it should be known who owns a shard that moves; then requests are told to try again
 RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
 
@@ -62,8 +60,8 @@ class NodeSettings(NamedTuple):
 class Placement:
     """The shards that a node serves, and the streams in them. Used in the event loop, except where noted."""
 
-    def __init__(self, engine: Engine, node: NodeSettings) -> None:
-        self._engine, self.node = engine, node
+    def __init__(self, engine: Engine, store: ClusterStore, node: NodeSettings) -> None:
+        self._engine, self.store, self.node = engine, store, node
         self.keeper: Keeper | None = None  # once the database was reached
         self._secret = ""
         self._joining, self._is_stopped = threading.Lock(), False  # a node that has stopped must not join
@@ -73,11 +71,13 @@ class Placement:
         self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
         self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
         self._releasing: set[int] = set()  # shards that are about to be
-        self._loading: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()  # set, and cleared at once, when the map or the shards have changed
-        self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
-        self.on_map: Callable[[ShardMap], object] = lambda _: None
+        self._loader = StreamLoader(engine, self)
+        self.on_map: list[Callable[[ShardMap], object]] = []
         """Called with the map when it has changed."""
+        self.find_problem: Callable[[], NotReady | None] = lambda: None
+        """Returns what else keeps this node from being ready."""
+        self.reachable: Mapping[str, bool] = {}  # by the name of a node, whether it answered at its address
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
@@ -86,12 +86,11 @@ class Placement:
 
         Taking them waits for commits of unknown outcome, and ends the epochs in which they were made.
         """
-        store: Any = self._engine.store
-        store.open()
+        self.store.open()
         warm_up([AdaptiveGLMUCB])  # before the node has shards, whose streams nobody else would serve meanwhile
         if self.keeper is None:
-            self._secret = store.read_secret()
-            self._join(store)
+            self._secret = self.store.read_secret()
+            self._join()
         assert self.keeper is not None
         try:
             if not self.keeper.wait_until_joined(JOIN_SECONDS):
@@ -101,25 +100,28 @@ class Placement:
                 self.keeper = None
             raise
         epochs = self.keeper.retake()
-        rows = store.read_streams(epochs)
+        rows = self.store.read_streams(epochs)
         self._recovered = epochs
         return Recovery({row.name: row for row in rows}, {}, {}, {})
 
     def open(self) -> None:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
-        self._loading, self._opening = {}, {}
-        self._engine.tasks.start(self._load_all(list(self._engine.rows.values())))
+        self._opening = {}
+        self._loader.forget()
+        if self.keeper is not None:
+            self.keeper.resume()
+        self._loader.begin(list(self._engine.rows.values()))
         self.sync()
 
-    def _join(self, store: Any) -> None:
+    def _join(self) -> None:
         """Begin to hold leases, in a thread of the keeper, unless the service was stopped meanwhile."""
         from windvane.service.cluster.keeper import Keeper  # it needs psycopg
 
         keeper = Keeper(
-            store.address,
+            self.store.address,
             Node("", *self.node, FORMAT),
-            store.shards,
+            self.store.shards,
             self._engine.loop,
             on_taken=lambda _: self.sync(),
             on_lost=lambda _: self.sync(),
@@ -139,11 +141,16 @@ class Placement:
             self._is_stopped = True
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.stop)
-        self._threads.shutdown(wait=False)
+        self._loader.stop()
 
     def read_secret(self) -> str:
         """Return the secret that all nodes share; empty before the database was reached."""
         return self._secret
+
+    def rest(self) -> None:
+        """Let other nodes take the streams until :meth:`open`, because commits stall here."""
+        if self.keeper is not None:
+            self.keeper.rest()
 
     def leave(self) -> None:
         """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
@@ -166,11 +173,11 @@ class Placement:
 
     async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
-            rows = await self._run(self._engine.store.read_streams, taken)
+            rows = await run_persistently(self.store.read_streams, taken)
             # A shard may have been lost and taken again meanwhile: its streams are read once more.
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}
-            self._engine.tasks.start(self._load_all(rows))
+            self._loader.begin(rows)
         except Exception as error:
             self._engine.fail(error)
         finally:
@@ -218,7 +225,8 @@ class Placement:
 
     def _note_map(self, shard_map: ShardMap) -> None:
         self._note_change()
-        self.on_map(shard_map)
+        for call in self.on_map:
+            call(shard_map)
 
     def list_known(self) -> dict[int, int]:
         """Return the epochs of the shards that this node serves and whose streams it knows."""
@@ -226,14 +234,7 @@ class Placement:
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
-        return shard_of(name, self.shards)
-
-    @property
-    def shards(self) -> int:
-        """The number of shards of the store."""
-        store: Any = self._engine.store  # only a database has shards
-        count: int = store.shards
-        return count
+        return shard_of(name, self.store.shards)
 
     # --- giving shards up ------------------------------------------------------------------------------------------
 
@@ -255,11 +256,11 @@ class Placement:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 for stream in self._list_streams(epochs):
-                    await self._engine.save_snapshot(stream)
+                    await self._engine.journal.save_snapshot(stream)
                 left = self._begin(self._leaving, epochs)
                 for stream in self._list_streams(epochs):
                     await wait_while_held(stream)
-                await self._engine.flush()
+                await self._engine.journal.flush()
             # The streams are dropped afterwards: until then, requests are answered whose events are stored.
             await asyncio.to_thread(self.keeper.release, epochs)
         except (Problem, TimeoutError, *STORE_ERRORS) as error:
@@ -281,7 +282,7 @@ class Placement:
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
         problem = None if self.keeper is None else self.keeper.problem
-        return None if problem is None else NotReady.after(problem)
+        return self.find_problem() if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
         """Return the epoch of the shard of a stream; raise if this node does not own it."""
@@ -292,7 +293,9 @@ class Placement:
             return epoch
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
-            raise Problem("unavailable", f"no node owns shard {shard} now; try again")
+            if self.keeper.problem is not None:
+                raise unavailable(NotReady.after(self.keeper.problem))
+            raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
         raise ElsewhereError(owner)
 
     async def prepare(self, name: str) -> None:
@@ -313,7 +316,7 @@ class Placement:
             self.find_epoch(name)
             if name not in engine.rows or name in engine.streams or name in engine.unavailable:
                 return
-            await asyncio.shield(self._load(engine.rows[name]))
+            await asyncio.shield(self._loader.load(engine.rows[name]))
 
     def _is_moving(self, shard: int) -> bool:
         """Return whether it is not known for the moment which node owns a shard, and should be known soon."""
@@ -338,51 +341,3 @@ class Placement:
     def admit(self, stream: Stream) -> None:
         """Let the events of a stream be written in the current epoch of its shard."""
         stream.epochs = {stream.id: self.epochs[self.shard_of(stream.name)]}
-
-    # --- loading ---------------------------------------------------------------------------------------------------
-
-    async def _load_all(self, rows: list[StreamRow]) -> None:
-        """Load streams in the background: their timeouts pass without a request."""
-        for row in rows:
-            while self._is_needed(row):  # the first load may have begun in an epoch that is over
-                await self._load(row)
-
-    def _is_needed(self, row: StreamRow) -> bool:
-        """Return whether a stream should be served here and is not."""
-        engine = self._engine
-        is_missing = row.name not in engine.streams and row.name not in engine.unavailable
-        return is_missing and engine.rows.get(row.name) is row and engine.failure is None
-
-    def _load(self, row: StreamRow) -> asyncio.Task[None]:
-        task = self._loading.get(row.name)
-        if task is None or task.done():
-            epoch = self.epochs[self.shard_of(row.name)]
-            task = self._loading[row.name] = self._engine.tasks.run_to_end(self._load_stream(row, epoch))
-        return task
-
-    async def _load_stream(self, row: StreamRow, epoch: int) -> None:
-        engine = self._engine
-        try:
-            stream, number, seconds = await self._run(self._rebuild, row)
-        except Exception as error:
-            if isinstance(error, STORE_ERRORS) and not is_damage(error):
-                engine.fail(error)
-            elif engine.rows.get(row.name) is row:  # the other streams must not suffer
-                engine.unavailable[row.name] = str(error)
-                is_known = isinstance(error, (ReplayError, *STORE_ERRORS))
-                log.error("stream %r is not served: %s", row.name, error, exc_info=not is_known)
-            return
-        if engine.failure is None and engine.rows.get(row.name) is row and self.is_current(row.name, epoch):
-            self.admit(stream)
-            engine.install(stream, number, seconds)
-            engine.tasks.start(engine.views.build_charts([stream]))
-
-    def _rebuild(self, row: StreamRow) -> tuple[Stream, int, float]:
-        began = time.perf_counter()
-        with pause_garbage_collection():
-            stream = rebuild_stream(row, self._engine.store)
-        warm_up([type(stream.core.policy)])
-        return stream, self._engine.store.read_snapshot_number(row.id), time.perf_counter() - began
-
-    async def _run(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)

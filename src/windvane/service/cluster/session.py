@@ -9,8 +9,8 @@ import threading
 
 import psycopg
 
-from windvane.service.cluster.membership import CHANNEL
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import CHANNEL
 
 
 class Session:
@@ -41,6 +41,7 @@ class Session:
         """Return the connection; connect if there is none."""
         if self._connection is None:
             connection = self.address.connect()
+            connection.patience = 2 * self._seconds[1]  # the server should end a statement much earlier
             try:
                 connection.add_notify_handler(self._note_news)
                 lock, statement = (f"{max(1, round(1000 * seconds))}ms" for seconds in self._seconds)

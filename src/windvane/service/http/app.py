@@ -17,18 +17,23 @@ from starlette.staticfiles import StaticFiles
 import windvane
 from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import erasure_routes, routes
+from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.node_checks import NodeChecks
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
-from windvane.service.store import STORE_ERRORS, Store
+from windvane.service.readiness import refuse_read
+from windvane.service.store import STORE_ERRORS, ServedStore
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
-ROUTERS = (*routes.ROUTERS, *erasure_routes.ROUTERS)
+ROUTERS = [
+    router for routes in (decision_routes, stream_routes, service_routes, erasure_routes) for router in routes.ROUTERS
+]
+"""Those with the most requests first, because routes are tried in order."""
 STATIC = resources.files("windvane.service") / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}  # the live page, and the interactive documentation
 DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
@@ -39,7 +44,7 @@ log = logging.getLogger("windvane.service")
 
 
 def create_app(
-    store: Store,
+    store: ServedStore,
     *,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
@@ -75,18 +80,22 @@ def create_app(
     """
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
-    forwarder = None
-    if engine.placement is not None:
-        forwarder = Forwarder(engine.placement.read_secret)
-        engine.placement.on_map = forwarder.note_map
+    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
+    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
+    checks = None if engine.placement is None else NodeChecks(engine.placement, access)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
+        if forwarder is None or checks is None:
+            yield
+            await engine.stop()
+            return
+        checking = asyncio.create_task(checks.run())
         yield
+        checking.cancel()
         await engine.stop()
-        if forwarder is not None:
-            await forwarder.close()
+        await forwarder.close()
 
     app = FastAPI(
         title="windvane",
@@ -101,7 +110,10 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    app.state.forwarder = forwarder
+    app.state.forwarder, app.state.checks = forwarder, checks
+    if engine.placement is not None and forwarder is not None and checks is not None:
+        engine.placement.find_problem = checks.find_problem
+        engine.placement.on_map += [forwarder.note_map, checks.note_map]
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -109,7 +121,6 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
         forwarder=forwarder,
@@ -140,7 +151,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, STORE_ERRORS):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
-        problem = Problem("unavailable", "the store cannot be read")
+        problem = refuse_read(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
     response = respond(problem)

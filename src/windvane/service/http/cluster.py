@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -43,17 +44,16 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
         )
         for node in sorted(map_.nodes, key=lambda node: node.name)
     ]
-    unowned = sorted(set(range(placement.shards)) - map_.owners.keys())
-    return ClusterInfo(node=placement.node.name, shards=placement.shards, nodes=nodes, unowned=unowned)
+    unowned = sorted(set(range(placement.store.shards)) - map_.owners.keys())
+    return ClusterInfo(node=placement.node.name, shards=placement.store.shards, nodes=nodes, unowned=unowned)
 
 
 async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
     """Add the number of streams of every node, unless the database does not tell."""
-    store: Any = engine.store
-    if not info.nodes or engine.failure is not None:
+    if not info.nodes or engine.failure is not None or engine.placement is None:
         return info
     with contextlib.suppress(*STORE_ERRORS):
-        counts: dict[int, int] = await asyncio.to_thread(store.count_streams)
+        counts = await asyncio.to_thread(engine.placement.store.count_streams)
         nodes = [
             dataclasses.replace(node, streams=sum(counts.get(shard, 0) for shard in node.shards)) for node in info.nodes
         ]
@@ -70,17 +70,26 @@ async def list_streams(request: Request, engine: Engine, limit: int, after: str)
     if placement is None or placement.keeper is None or request.scope.get(IS_FORWARDED):
         return own
     parts = [own, *await _ask_others(request, placement.keeper, limit, after)]
+    missing = set(range(placement.store.shards)).difference(*(part["shards"] for part in parts))
+    rows = await asyncio.to_thread(placement.store.read_streams, missing) if missing else []
+    return merge_lists(parts, [{"name": row.name, "reason": NOT_SERVED} for row in rows], limit)
+
+
+def merge_lists(parts: Sequence[Mapping[str, Any]], unserved: Iterable[dict[str, str]], limit: int) -> dict[str, Any]:
+    """Return one page of the lists of several nodes, each of which begins at the same place, and of unserved streams.
+
+    A node's page that ends earlier than the others leaves out streams that come before theirs: the page ends there.
+    """
     streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
-    unavailable = {entry["name"]: entry for part in parts for entry in part["unavailable"]}
-    missing = set(range(placement.shards)).difference(*(part["shards"] for part in parts))
-    rows = await asyncio.to_thread(engine.store.read_streams, missing) if missing else []
-    unavailable |= {row.name: {"name": row.name, "reason": NOT_SERVED} for row in rows}
-    page, rest = sorted(streams)[:limit], [part["next"] for part in parts if part["next"] is not None]
-    has_more = len(streams) > limit or bool(rest)
+    entries = [*(entry for part in parts for entry in part["unavailable"]), *unserved]
+    unavailable = {entry["name"]: entry for entry in entries if entry["name"] not in streams}
+    end = min((part["next"] for part in parts if part["next"] is not None), default=None)
+    names = sorted(name for name in streams if end is None or name <= end)
+    page = names[:limit]
     return {
         "streams": [streams[name] for name in page],
-        "next": (page[-1] if page else min(rest)) if has_more else None,
-        "unavailable": [entry for name, entry in unavailable.items() if name not in streams],
+        "next": page[-1] if len(names) > limit else end,
+        "unavailable": list(unavailable.values()),
     }
 
 
@@ -111,6 +120,8 @@ async def _list_own(engine: Engine, limit: int, after: str) -> dict[str, Any]:
             except ElsewhereError:
                 continue
             except Problem:
+                if name in engine.unavailable:  # it could not be loaded, and is listed with the reason
+                    continue
                 if placement is None or placement.is_current(name, before.get(placement.shard_of(name))):
                     raise
                 continue

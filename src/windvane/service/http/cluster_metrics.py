@@ -41,6 +41,8 @@ class ClusterNumbers(NamedTuple):
         How many commits were refused in part.
     forwarded
         How many requests were sent to other nodes, by node and outcome.
+    reachable
+        By name of a node, whether it answered at its address.
     streams
         By name, the number of a stream's last event; None for one that is not in memory yet.
     """
@@ -55,6 +57,7 @@ class ClusterNumbers(NamedTuple):
     skew: float | None
     fenced: int
     forwarded: Mapping[tuple[str, str], int]
+    reachable: Mapping[str, bool]
     streams: Mapping[str, int | None]
 
     @classmethod
@@ -66,9 +69,9 @@ class ClusterNumbers(NamedTuple):
         keeper, outcomes = placement.keeper, {} if forwarder is None else dict(forwarder.outcomes)
         streams = {name: stream.number for name, stream in engine.streams.items()}
         numbers = cls(
-            node=placement.node.name, others=frozenset(), is_member=False, shards=placement.shards, unowned=0,
+            node=placement.node.name, others=frozenset(), is_member=False, shards=placement.store.shards, unowned=0,
             epochs={}, lease_seconds=0.0, skew=None, fenced=placement.fenced, forwarded=outcomes,
-            streams=dict.fromkeys(engine.rows) | streams,
+            reachable=placement.reachable, streams=dict.fromkeys(engine.rows) | streams,
         )  # fmt: skip
         if keeper is None:
             return numbers
@@ -76,7 +79,7 @@ class ClusterNumbers(NamedTuple):
         return numbers._replace(
             others=names - {placement.node.name},
             is_member=placement.node.name in names,
-            unowned=placement.shards - len(keeper.map.owners),
+            unowned=placement.store.shards - len(keeper.map.owners),
             epochs={shard: epoch for shard, epoch in keeper.epochs.items() if keeper.owns(shard) == epoch},
             lease_seconds=deadline - read_clock() if deadline else 0.0,
             skew=keeper.skew,
@@ -99,6 +102,10 @@ def collect_cluster(numbers: ClusterNumbers) -> Iterable[Metric]:
     text = "Commits of which a part was refused, because another node had taken the shard"
     yield CounterMetricFamily("windvane_fenced_commits", text, numbers.fenced)
     yield _collect_forwarded(numbers)
+    reachable = GaugeMetricFamily("windvane_node_reachable", "Whether a node answers at its address", labels=["node"])
+    for node, is_reachable in sorted(numbers.reachable.items()):
+        reachable.add_metric([node], is_reachable)
+    yield reachable
     yield from _collect_shards(numbers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from windvane import service_records
-from windvane.service.http.routes import At, DecisionId, ReadyEngine, StreamName, make_router, respond
+from windvane.service.http.endpoints import At, DecisionId, ReadyEngine, StreamName, make_router, respond
 from windvane.service.stream_erasure import erase_context
 
 streams = make_router(prefix="/v1/streams", tags=["streams"])

@@ -65,7 +65,7 @@ class Forwarder:
         """Return the answer of the node that owns the stream."""
         scope = request.scope
         if scope.get(IS_FORWARDED):
-            raise Problem("unavailable", "the stream has just moved to another node; try again")
+            raise Problem("unavailable", "the stream has just moved to another node; try again", cause="moving")
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         with self._translate(owner):
             async with self._wait_for(owner):
@@ -87,7 +87,7 @@ class Forwarder:
                 reply = await self._send(owner, "GET", target.encode(), scope)
                 body = await self._read(owner, reply)
         if reply.status != 200:
-            raise Problem("unavailable", f"node {owner.node!r} answers {reply.status}")
+            raise Problem("unavailable", f"node {owner.node!r} answers {reply.status}", cause="unreachable")
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
@@ -122,16 +122,20 @@ class Forwarder:
             yield
         except UNSENT:
             self.outcomes[owner.node, "no-answer"] += 1
-            detail = f"node {owner.node!r}, which serves this stream, cannot be reached; try again"
-            raise Problem("unavailable", detail) from None
+            detail = f"node {owner.node!r}, which serves this stream, cannot be reached at {owner.url}; try again"
+            raise Problem("unavailable", detail, cause="unreachable") from None
         except (*FAILURES, TimeoutError):
             self.outcomes[owner.node, "no-answer"] += 1
-            detail = f"node {owner.node!r} did not answer, and may have executed the request; retry with the same key"
+            place = f"node {owner.node!r} at {owner.url}"
+            detail = f"{place} did not answer, and may have executed the request; retry with the same key"
             raise Problem("no-answer", detail) from None
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
         if owner.url not in self._transports:
-            where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            try:
+                where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            except ValueError:  # the table was edited by hand
+                raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())
         address, transport = self._transports[owner.url]
         body = b"" if method == "GET" else scope.get(BODY, b"")
@@ -147,7 +151,8 @@ class Forwarder:
             own += [(b"x-request-id", info.id.encode()), (b"x-forwarded-for", info.peer.encode())]
         if body:
             own.append((b"content-length", b"%d" % len(body)))
-        return own + [(name, value) for name, value in scope["headers"] if name not in NOT_SENT]
+        # The server keeps white space at the ends of values, which must not be sent.
+        return own + [(name, value.strip()) for name, value in scope["headers"] if name not in NOT_SENT]
 
     async def _read(self, owner: ElsewhereError, reply: Reply) -> bytes:
         """Return the whole body of an answer."""

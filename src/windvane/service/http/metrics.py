@@ -59,7 +59,7 @@ _SIZES = {
     "disk_bytes": "Size of the store's disk",
     "disk_free_bytes": "Free space on the store's disk",
 }
-"""What :meth:`windvane.service.store.Store.measure` returns, as metrics."""
+"""What :meth:`windvane.service.store.CheckableStore.measure` returns, as metrics."""
 
 
 class StreamNumbers(NamedTuple):
@@ -161,7 +161,7 @@ def _collect_engine(engine: Engine) -> Iterable[Metric]:
     yield not_ready
     yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
     yield CounterMetricFamily("windvane_recoveries", "Times that all streams were rebuilt", engine.recoveries)
-    yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
+    yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.journal.snapshots)
     waiting, seconds = engine.backlog
     yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
     yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest event has waited", seconds)

@@ -15,7 +15,15 @@ from windvane.service.store.opening import create_database_store as create_datab
 from windvane.service.store.opening import is_postgres as is_postgres
 from windvane.service.store.opening import name_store as name_store
 from windvane.service.store.opening import open_store as open_store
+from windvane.service.store.protocol import CheckableStore as CheckableStore
+from windvane.service.store.protocol import ClusterStore as ClusterStore
+from windvane.service.store.protocol import EventStore as EventStore
+from windvane.service.store.protocol import OfflineStore as OfflineStore
+from windvane.service.store.protocol import ReadableStore as ReadableStore
+from windvane.service.store.protocol import ServedStore as ServedStore
 from windvane.service.store.protocol import Store as Store
+from windvane.service.store.protocol import TokenStore as TokenStore
+from windvane.service.store.protocol import VerifiableStore as VerifiableStore
 from windvane.service.store.records import READ_ERRORS as READ_ERRORS
 from windvane.service.store.records import STORE_ERRORS as STORE_ERRORS
 from windvane.service.store.records import Baseline as Baseline
@@ -24,6 +32,7 @@ from windvane.service.store.records import DatabaseError as DatabaseError
 from windvane.service.store.records import Erasure as Erasure
 from windvane.service.store.records import FencedError as FencedError
 from windvane.service.store.records import MisplacedError as MisplacedError
+from windvane.service.store.records import NoConnectionError as NoConnectionError
 from windvane.service.store.records import Snapshot as Snapshot
 from windvane.service.store.records import SnapshotError as SnapshotError
 from windvane.service.store.records import StoreError as StoreError

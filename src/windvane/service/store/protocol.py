@@ -1,21 +1,25 @@
-"""What the service needs of a store."""
+"""What the service needs of a store, by who needs it. A function asks for no more than it uses.
+
+The methods raise one of :data:`windvane.service.store.STORE_ERRORS` if the store cannot be read or written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from windvane.service.store.events import Event
 from windvane.service.store.records import Baseline, Erasure, Snapshot, StreamImport, StreamRow, Token
 
+if TYPE_CHECKING:
+    from windvane.service.store.postgres.connections import Address
+
 NO_EPOCHS: Mapping[int, int] = {}
 
 
-class Store(Protocol):
-    """A store that is open. Any thread may use it; events are written by one thread at a time.
-
-    The methods raise one of :data:`windvane.service.store.STORE_ERRORS` if the store cannot be read or written.
+class ReadableStore(Protocol):
+    """What reading streams and their logs needs.
 
     Attributes
     ----------
@@ -23,41 +27,45 @@ class Store(Protocol):
         The path, or the address without a password, for messages.
     is_remote : bool
         Whether reading takes so long that the event loop must not wait for it.
-    is_checked : bool
-        Whether the structure was checked for damage.
     """
 
     name: str
     is_remote: bool
-    is_checked: bool
-
-    def open(self) -> None:
-        """Open a store that could not be reached when this object was made; do nothing if it is open."""
-
-    def close(self) -> None:
-        """Close the store."""
-
-    # --- its state ---
-
-    def check_in_place(self) -> None:
-        """Raise :class:`windvane.service.store.MisplacedError` if the store is no longer where it was."""
-
-    def check_writable(self) -> None:
-        """Write without changing anything, to raise the errors that a commit would raise."""
-
-    def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return the problems with the structure; ``pages``: look at everything, which takes long."""
-
-    def repair(self, *, pages: bool = True) -> list[str]:
-        """Check the structure and rebuild it if it is damaged and can be rebuilt; return the problems."""
-
-    def measure(self) -> dict[str, float]:
-        """Return sizes in bytes by name, those that are known."""
 
     def read_transaction(self) -> AbstractContextManager[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
 
-    # --- events and snapshots ---
+    def read_streams(self) -> list[StreamRow]:
+        """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
+
+    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
+        """Yield the events with numbers above ``after``, in order."""
+
+    def find_events(
+        self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
+    ) -> list[Event]:
+        """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
+        order. A key or a decision comes with its stream."""
+
+    def read_chain(self, stream: int, number: int) -> bytes | None:
+        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
+        of the stream's row; after the last one that was removed, it is that of the baseline."""
+
+    def last_number(self, stream: int) -> int:
+        """Return the number of the last event, 0 if there is none."""
+
+    def read_snapshot(self, stream: int) -> Snapshot | None:
+        """Return the last snapshot; raise :class:`windvane.service.store.SnapshotError` if it was changed."""
+
+    def read_baseline(self, stream: int) -> Baseline | None:
+        """Return where replays begin if the log is not whole; raise SnapshotError if it was changed."""
+
+    def read_acknowledged(self) -> dict[int, int] | None:
+        """Return the last acknowledged event by stream as marks outside the log tell, None if there are no marks."""
+
+
+class EventStore(ReadableStore, Protocol):
+    """What serving streams needs. Any thread may use it; events are written by one thread at a time."""
 
     def append(
         self,
@@ -73,51 +81,14 @@ class Store(Protocol):
         """
 
     def purge(self) -> bool:
-        """Delete what is left of erased data outside the tables; return whether nothing is left.
+        """Delete what is left of erased data: outside the tables, and of streams whose removal was interrupted. Return
+        whether nothing is left.
 
         :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
         """
 
-    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
-        """Yield the events with numbers above ``after``, in order."""
-
-    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
-        """Return all events of a decision, in order."""
-
-    def event_with_key(self, stream: int, key: str) -> Event | None:
-        """Return the event of the request with this Idempotency-Key."""
-
-    def find_events(
-        self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
-    ) -> list[Event]:
-        """Return the events with these keys, and those of these decisions, by stream and in order."""
-
-    def read_chain(self, stream: int, number: int) -> bytes | None:
-        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
-        of the stream's row; after the last one that was removed, it is that of the baseline."""
-
-    def last_number(self, stream: int) -> int:
-        """Return the number of the last event, 0 if there is none."""
-
-    def find_repeated_keys(self, stream: int) -> list[str]:
-        """Return the keys that several events have."""
-
-    def read_snapshot(self, stream: int) -> Snapshot | None:
-        """Return the last snapshot; raise :class:`windvane.service.store.SnapshotError` if it was changed."""
-
-    def read_snapshot_number(self, stream: int) -> int:
-        """Return the number of the event after which the last snapshot was made, 0 if there is none."""
-
-    def read_baseline(self, stream: int) -> Baseline | None:
-        """Return where replays begin if the log is not whole; raise SnapshotError if it was changed."""
-
-    def read_acknowledged(self) -> dict[int, int] | None:
-        """Return the last acknowledged event by stream as marks outside the log tell, None if there are no marks."""
-
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
         """Mark the last acknowledged event of some streams, if the store has marks."""
-
-    # --- streams ---
 
     def add_stream(
         self,
@@ -137,6 +108,117 @@ class Store(Protocol):
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream with everything of it."""
 
+
+class CheckableStore(Protocol):
+    """Whether a store is where it was, whole, and writable.
+
+    Attributes
+    ----------
+    name : str
+        The path, or the address without a password, for messages.
+    is_checked : bool
+        Whether the structure was checked for damage.
+    """
+
+    name: str
+    is_checked: bool
+
+    def check_in_place(self) -> None:
+        """Raise :class:`windvane.service.store.MisplacedError` if the store is no longer where it was. This is cheap
+        enough for every request."""
+
+    def check_writable(self) -> None:
+        """Write without changing anything, to raise the errors that a commit would raise."""
+
+    def find_damage(self, *, pages: bool = True) -> list[str]:
+        """Return the problems with the structure; ``pages``: look at everything, which takes long."""
+
+    def repair(self, *, pages: bool = True) -> list[str]:
+        """Check the structure and rebuild it if it is damaged and can be rebuilt; return the problems."""
+
+    def measure(self) -> dict[str, float]:
+        """Return sizes in bytes by name, those that are known."""
+
+
+class TokenStore(Protocol):
+    """The access tokens of a store."""
+
+    @property
+    def are_required(self) -> bool:
+        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
+
+    def add(self, token: Token) -> bool:
+        """Return False if the name is taken. From now on every request needs a token."""
+
+    def remove(self, name: str) -> bool:
+        """Return False if no token has this name. Every request still needs a token."""
+
+    def remove_all(self) -> None:
+        """Remove all tokens and turn authentication off: no request needs a token."""
+
+    def read(self) -> list[Token]:
+        """Return the tokens that match their checksum; no other one is accepted."""
+
+    def read_damaged(self) -> list[str]:
+        """Return the names of the tokens that do not match their checksum."""
+
+
+class ClusterStore(Protocol):
+    """What the nodes of a cluster need of the database that they share.
+
+    Attributes
+    ----------
+    address : Address
+        Where it is, for connections that a node keeps for itself.
+    shards : int
+        The number of shards; see :func:`windvane.cluster_map.shard_of`.
+    """
+
+    address: Address
+    shards: int
+
+    def open(self) -> None:
+        """Open a store that could not be reached when this object was made; do nothing if it is open."""
+
+    def read_secret(self) -> str:
+        """Return the secret that the nodes share."""
+
+    def read_streams(self, shards: Collection[int]) -> list[StreamRow]:
+        """Return the streams of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""
+
+    def count_streams(self) -> dict[int, int]:
+        """Return the number of streams by shard; a shard without streams is missing."""
+
+
+class ServedStore(EventStore, CheckableStore, Protocol):
+    """What a server needs."""
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The access tokens."""
+
+    @property
+    def cluster(self) -> ClusterStore | None:
+        """What nodes that share the store need; None for a file, which only one server can use."""
+
+
+class VerifiableStore(ReadableStore, CheckableStore, Protocol):
+    """What a comparison of a store with a replay needs. A server may be using the store."""
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The access tokens."""
+
+    def find_repeated_keys(self, stream: int) -> list[str]:
+        """Return the keys that several events have."""
+
+
+class OfflineStore(VerifiableStore, EventStore, Protocol):
+    """What copying and moving streams needs, while no server uses the store."""
+
+    def find_stream(self, name: str) -> StreamRow | None:
+        """Return the stream with this name."""
+
     def hold(self) -> AbstractContextManager[None]:
         """Keep servers from using the store. What this thread changes meanwhile is stored at the end, or not at all.
 
@@ -151,29 +233,9 @@ class Store(Protocol):
         :class:`windvane.service.store.StoreError` with code "exists" if the name is taken.
         """
 
-    def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:
-        """Return all streams, or those of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""
 
-    def find_stream(self, name: str) -> StreamRow | None:
-        """Return the stream with this name."""
+class Store(ServedStore, OfflineStore, Protocol):
+    """A store that is open, whatever it is used for."""
 
-    # --- tokens ---
-
-    @property
-    def requires_token(self) -> bool:
-        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
-
-    def add_token(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
-
-    def remove_token(self, name: str) -> bool:
-        """Return False if no token has this name. Every request still needs a token."""
-
-    def remove_all_tokens(self) -> None:
-        """Remove all tokens and turn authentication off: no request needs a token."""
-
-    def read_tokens(self) -> list[Token]:
-        """Return the tokens that match their checksum; no other one is accepted."""
-
-    def read_damaged_tokens(self) -> list[str]:
-        """Return the names of the tokens that do not match their checksum."""
+    def close(self) -> None:
+        """Close the store."""

@@ -12,6 +12,7 @@ import pytest
 
 from support.postgres import Cluster
 from support.server import until
+from support.stores import snapshot_number
 from windvane.cluster_map import shard_of
 from windvane.service.store import (
     LATE,
@@ -226,7 +227,7 @@ def test_nothing_is_written_after_an_event_that_the_database_has_lost(pg: Postgr
         connection.execute("DELETE FROM events WHERE stream = %s AND number = 2", (lost.id,))
     with pytest.raises(DatabaseError):
         pg.append([event(whole.id, 3), event(lost.id, 3)], [(whole.id, SNAPSHOT)], epochs=epochs)
-    assert (pg.last_number(whole.id), pg.read_snapshot_number(whole.id)) == (2, 0)
+    assert (pg.last_number(whole.id), snapshot_number(pg, whole.id)) == (2, 0)
     pg.append([event(lost.id, 2), event(lost.id, 3)], epochs=epochs)
     baseline = BASELINE._replace(snapshot=SNAPSHOT._replace(number=3), removed=3)
     pg.append([], [], [Erasure(lost.id, baseline)], epochs)

@@ -97,7 +97,7 @@ def test_a_store_that_is_only_read_is_not_written(pg: PostgresStore, database_ur
     pg.append([event(1)])
     with closing(PostgresStore(database_url, shared=True, create=False, read_only=True)) as store:
         assert store.last_number(1) == 1
-        for write in (lambda: store.append([event(2)]), lambda: store.add_token(Token("a", "b", True, 1.0))):
+        for write in (lambda: store.append([event(2)]), lambda: store.tokens.add(Token("a", "b", True, 1.0))):
             with pytest.raises(Exception) as caught:
                 write()
             assert getattr(caught.value, "sqlstate", "") == "25006"
@@ -266,8 +266,8 @@ def test_the_owner_creates_and_the_service_uses(database_url: str, service_url: 
         baseline = Baseline(Snapshot(2, b"chain", b"", b""), 1, b"chain", 1.0, 1.0)
         store.append([], [], [Erasure(1, baseline, (2,))], epochs={1: 0})
         assert [each.request for each in store.read_events(1)] == [None]
-        assert store.add_token(Token("shop", "h", True, 1.0))
-        assert store.remove_token("shop")
+        assert store.tokens.add(Token("shop", "h", True, 1.0))
+        assert store.tokens.remove("shop")
         store.check_writable()
         assert store.find_damage() == []
         store.remove_stream(row, epoch=0)

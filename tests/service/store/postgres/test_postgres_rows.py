@@ -63,9 +63,9 @@ def test_events_of_all_shapes(pair: Pair, contents: list[Any], keys: list[str], 
     assert [store.read_snapshot(stream) for store in pair] == [snapshot] * 2
     for event in events:
         if event.key is not None:
-            assert [store.event_with_key(stream, event.key) for store in pair] == [event] * 2
+            assert [store.find_events([(stream, event.key)]) for store in pair] == [[event]] * 2
         if event.decision is not None:
-            one, two = (store.events_of_decision(stream, event.decision) for store in pair)
+            one, two = (store.find_events(decisions=[(stream, event.decision)]) for store in pair)
             assert one == two
     names = [(stream, event.key) for event in events if event.key is not None]
     decisions = [(stream, event.decision) for event in events if event.decision is not None]
@@ -82,16 +82,16 @@ def test_streams_and_tokens_of_all_shapes(pair: Pair, name: str, created: float,
     assert rows[0] == pair[1].find_stream(name)
     assert rows[0] is not None
     assert rows[0].is_sound
-    added = [store.add_token(Token(name, text, bool(len(name) % 2), created)) for store in pair]
+    added = [store.tokens.add(Token(name, text, bool(len(name) % 2), created)) for store in pair]
     assert added[0] == added[1]
-    assert pair[0].read_tokens() == pair[1].read_tokens()
-    assert pair[1].read_damaged_tokens() == []
+    assert pair[0].tokens.read() == pair[1].tokens.read()
+    assert pair[1].tokens.read_damaged() == []
 
 
 def test_rows_have_the_same_checksums(pair: Pair, tmp_path: Path, database_url: str) -> None:
     for store in pair:
         store.add_stream("shop", 1.0, '{"a": 1}')
-        store.add_token(Token("writer", "hash", True, 2.0))
+        store.tokens.add(Token("writer", "hash", True, 2.0))
         store.append([], [(1, Snapshot(3, b"chain", b"agent", b"{}"))])
     for table in ("streams", "tokens", "snapshots"):
         (first,), (second,) = (
@@ -127,8 +127,6 @@ def test_a_table_that_grew_after_its_plans_were_made_is_not_scanned(pg: Postgres
     """Plans are kept; those made for an empty table must use the indexes too."""
     queries = {
         lookups.NEXT_EVENTS: (1, 0, 1000),
-        lookups.BY_KEY: (1, "k"),
-        lookups.BY_DECISION: (1, "d"),
         lookups.BY_KEYS_AND_DECISIONS: ([1], ["k"], [1], ["d"]),
         lookups.LAST_NUMBER: (1, 1),
         lookups.CHAIN: (1, 1, 1, 1),
@@ -145,6 +143,6 @@ def test_what_no_text_in_a_database_can_be_is_not_found(pair: Pair) -> None:
     event = Event.create(b"start", 1, 1, 1.0, sorted(KINDS)[0], "d", "k", b"{}", None)
     for store in pair:
         store.append([event])
-        assert store.events_of_decision(1, "d\0") == []
-        assert store.event_with_key(1, "\0k") is None
+        assert store.find_events(decisions=[(1, "d\0")]) == []
+        assert store.find_events([(1, "\0k")]) == []
         assert store.find_events([(1, "\0"), (1, "k")], [(1, "a\0b"), (1, "d")]) == [event]

@@ -1,27 +1,21 @@
-"""Connections to PostgreSQL: the address without its password, defaults, errors, and a pool.
-
-The pool is not that of psycopg_pool, which connects in threads of its own and repeats a failed attempt after longer and
-longer pauses: a caller would learn of an unreachable server only by a timeout, without the reason, and a server that is
-back would be found late. Here the caller connects, and fails or succeeds at once.
-"""
+"""Connections to PostgreSQL: the address without its password, defaults, errors, and limits of silence."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import select
-import threading
+import math
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, TransactionStatus
 
+from windvane.service.store.postgres.refusals import HINTS, diagnose
 from windvane.service.store.records import DamageError, DatabaseError, StoreError
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -54,9 +48,57 @@ SESSION: dict[str, str | int] = {
 """Settings of a session, unless ``options`` of the address has them."""
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-WAIT_SECONDS = 5.0  # for a connection of the pool
+ANSWER_SECONDS = 5.0
+"""For which a server may be silent that has to write events or to find some; other statements have this much longer
+than ``statement_timeout``, with which the server itself ends them."""
+LOOK_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
+_READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
 _ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as %3F)"
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed if its server is silent for too long.
+
+    A server that stands still is not noticed by the network, because its kernel acknowledges what is sent.
+
+    Attributes
+    ----------
+    patience : float
+        Seconds for which the server may be silent.
+    """
+
+    patience = ANSWER_SECONDS
+
+    @contextlib.contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Expect answers within :data:`ANSWER_SECONDS`."""
+        patience, self.patience = self.patience, min(self.patience, ANSWER_SECONDS)
+        try:
+            yield
+        finally:
+            self.patience = patience
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait for an answer; raise psycopg.OperationalError if none comes."""
+        return super().wait(self._limit(gen), *arguments, **options)
+
+    def _limit(self, steps: PQGen[RV]) -> PQGen[RV]:
+        silence, looked = 0.0, time.monotonic()
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                now = time.monotonic()
+                silence = 0.0 if ready else silence + min(now - looked, LOOK_SECONDS)
+                looked = now
+                if silence > self.patience:
+                    self.close()
+                    raise psycopg.OperationalError(f"the database has not answered for {self.patience:g} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            result: RV = end.value
+            return result
 
 
 class Address:
@@ -79,7 +121,7 @@ class Address:
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         except (psycopg.Error, UnicodeError):  # its text may hold the password
-            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
+            raise StoreError(f"{scheme}://...", "refused", _describe_mistake(rest)) from None
         if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
@@ -95,14 +137,29 @@ class Address:
 
     def connect(self, **settings: str | int) -> Connection:
         """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        with self.translate_errors():
+            connection = Connection.connect(self._build(settings), autocommit=True)
+            try:
+                ((limit,),) = connection.execute(_READ_LIMIT).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+            connection.patience = limit + ANSWER_SECONDS if limit else math.inf
+            return connection
+
+    def find_refusal(self, **settings: str | int) -> str | None:
+        """Return the SQLSTATE with which the server refuses connections now; None if it does not, or is not there."""
+        with self.translate_errors():
+            return diagnose(self._build(settings))
+
+    def _build(self, settings: dict[str, str | int]) -> str:
+        """Return the connection string of a session."""
         parameters = dict(self._parameters)
         if self._finds_primary and "default_transaction_read_only" not in settings:
             parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
         options.append(self._options)  # what comes last counts
-        with self.translate_errors():
-            address = make_conninfo("", **{**parameters, "options": " ".join(options)})
-            return psycopg.connect(address, autocommit=True)
+        return make_conninfo("", **{**parameters, "options": " ".join(options)})
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -115,6 +172,8 @@ class Address:
     def _translate(self, error: psycopg.Error) -> DatabaseError:
         # The details of an error are left out: they hold values of rows.
         text = error.diag.message_primary or str(error) or type(error).__name__
+        if error.sqlstate in HINTS:
+            text = f"{text}; {HINTS[error.sqlstate]}"
         kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
         return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
@@ -124,6 +183,17 @@ class Address:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
+
+
+def _describe_mistake(rest: str) -> str:
+    """Return why an address may be wrong, without anything that may be a part of a password."""
+    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
+    names = {name for name, _, _ in pairs}
+    known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = sorted(name for name, sign, _ in pairs if sign and name.isidentifier() and name not in known)
+    if unknown and "@" not in rest.partition("?")[2] and names.isdisjoint(SECRETS):
+        return f"the address has an unknown option, {unknown[0]}"
+    return f"the address is not valid; {_ENCODE}"
 
 
 def _describe(parameters: dict[str, str]) -> str:
@@ -160,85 +230,3 @@ def check_replication(connection: Connection) -> Iterator[Connection]:
         connection.remove_notice_handler(note)
     if "syncrep.c" in warnings:  # messages are translated, the names of source files are not
         raise DatabaseError("the wait for the standby was cancelled: it may not have what was committed")
-
-
-def is_usable(connection: Connection) -> bool:
-    """Whether a connection that waits for nothing is open, as far as this machine knows; nothing is sent."""
-    if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        return False
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)  # without a request, a server only says that it ends the session
-
-
-class ConnectionPool:
-    """At most ``size`` connections, for threads that need one for a moment.
-
-    Parameters
-    ----------
-    address
-        The database.
-    size
-        Number of connections.
-    settings
-        Of their sessions.
-    """
-
-    def __init__(self, address: Address, size: int, **settings: str | int) -> None:
-        self.address, self.size, self._settings = address, size, settings
-        self._places = threading.Semaphore(size)
-        self._guard = threading.Lock()
-        self._idle: list[Connection] = []  # the last one used comes last, and is used first
-        self.is_closed = False
-
-    @contextlib.contextmanager
-    def borrow(self) -> Iterator[Connection]:
-        """Yield a connection. Raise :class:`DatabaseError` if none becomes free in time, or the server is unreachable.
-
-        Errors of psycopg are translated. After an error, the connection is used again only if no transaction is open.
-        """
-        if not self._places.acquire(timeout=WAIT_SECONDS):
-            raise DatabaseError(f"all {self.size} connections to the database are in use")
-        try:
-            connection = self._take() or self.address.connect(**self._settings)
-            try:
-                with self.address.translate_errors():
-                    yield connection
-            finally:
-                self._give_back(connection)
-        finally:
-            self._places.release()
-
-    def close(self) -> None:
-        """Close the connections, those in use when they are given back."""
-        self.is_closed = True
-        self._drop_idle()
-
-    def _take(self) -> Connection | None:
-        if self.is_closed:
-            raise DatabaseError("the store is closed")
-        while True:
-            with self._guard:
-                if not self._idle:
-                    return None
-                connection = self._idle.pop()
-            if is_usable(connection):
-                return connection
-            connection.close()
-
-    def _give_back(self, connection: Connection) -> None:
-        if connection.pgconn.status != ConnStatus.OK:
-            self._drop_idle()  # what ended this one may have ended all: a restart, a network that is gone
-        if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self.is_closed:
-            with self._guard:
-                self._idle.append(connection)
-        else:
-            connection.close()
-        if self.is_closed:  # it may have been closed in between
-            self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        with self._guard:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()

@@ -1,4 +1,4 @@
-"""What is read of a store in PostgreSQL: events, snapshots, streams and tokens."""
+"""What is read of a store in PostgreSQL: events, snapshots and streams."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from windvane.service.store.events import Event
-from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
+from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.pool import ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
-from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, Token, is_sealed
+from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, is_sealed
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
 """Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
@@ -27,8 +28,6 @@ NEXT_EVENTS = f"""SELECT {_EVENT} FROM (
             SELECT * FROM events WHERE stream = %s AND number > %s ORDER BY number LIMIT %s
         ) AS next
     ) AS counted WHERE total - ({_SIZE}) < {CHUNK_BYTES} ORDER BY number"""
-BY_KEY = f"SELECT {_EVENT} FROM events WHERE stream = %s AND key = %s"
-BY_DECISION = f"SELECT {_EVENT} FROM events WHERE stream = %s AND decision = %s ORDER BY number"
 BY_KEYS_AND_DECISIONS = f"""SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
         JOIN events ON stream = id AND key = text AND key IS NOT NULL
     UNION ALL SELECT {_EVENT} FROM unnest(%b::bigint[], %b::text[]) AS asked (id, text)
@@ -40,7 +39,6 @@ FIRST_CHAIN = "SELECT digest FROM streams WHERE id = %s"
 CHAIN = """SELECT chain FROM events WHERE stream = %s AND number = %s
     UNION ALL SELECT removed_chain FROM baselines WHERE stream = %s AND removed = %s"""
 _STREAM = "SELECT id, name, created, config, digest FROM streams"
-_TOKENS = "SELECT name, hash, full_rights, created, digest FROM tokens"
 
 BASELINE = """SELECT stream, number, chain, agent, extra, removed, removed_chain, first_time, last_time, digest
     FROM baselines WHERE stream = %s"""
@@ -113,24 +111,15 @@ class Lookups:
             yield from map(Event._make, rows)
             after, limit = rows[-1][1], limit - len(rows)
 
-    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
-        """Return all events of a decision, in order."""
-        if NUL in decision:
-            return []
-        return [Event._make(row) for row in self.query(BY_DECISION, stream, decision)]
-
-    def event_with_key(self, stream: int, key: str) -> Event | None:
-        """Return the event of the request with this Idempotency-Key."""
-        if NUL in key:
-            return None
-        return next((Event._make(row) for row in self.query(BY_KEY, stream, key)), None)
-
     def find_events(
         self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
     ) -> list[Event]:
-        """Return the events with these keys, and those of these decisions, by stream and in order."""
+        """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
+        order. A key or a decision comes with its stream."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
+        with self.reading() as connection, connection.hurrying():
+            rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
+        found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:
@@ -157,17 +146,12 @@ class Lookups:
             raise SnapshotError("it does not match its checksum")
         return Snapshot._make(rows[0][1:-1]) if rows else None
 
-    def read_snapshot_number(self, stream: int) -> int:
-        """Return the number of the event after which the last snapshot was made, 0 if there is none."""
-        rows = self.query("SELECT number FROM snapshots WHERE stream = %s", stream)
-        return int(rows[0][0]) if rows else 0
-
     def read_baseline(self, stream: int) -> Baseline | None:
         """Return where replays begin if the log is not whole; raise :class:`SnapshotError` if it was changed."""
         rows = self.query(BASELINE, stream)
         return Baseline.from_row(rows[0]) if rows else None
 
-    # --- streams and tokens ----------------------------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------------
 
     def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:
         """Return all streams, or those of some shards. A row may be damaged: see :attr:`StreamRow.is_sound`."""
@@ -187,19 +171,3 @@ class Lookups:
         if not secret:
             raise DamageError("the setting 'secret' is missing, or does not match its checksum")
         return secret
-
-    @property
-    def requires_token(self) -> bool:
-        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
-        query = "SELECT name, value, digest, EXISTS (SELECT FROM tokens) FROM meta WHERE name = 'guarded'"
-        rows = self.query(query)
-        return not rows or not is_sealed("meta", rows[0][:3]) or rows[0][1] != "no" or bool(rows[0][3])
-
-    def read_tokens(self) -> list[Token]:
-        """Return the tokens that match their checksum; no other one is accepted."""
-        rows = [row for row in self.query(_TOKENS) if is_sealed("tokens", row)]
-        return sorted(Token(row[0], row[1], bool(row[2]), row[3]) for row in rows)
-
-    def read_damaged_tokens(self) -> list[str]:
-        """Return the names of the tokens that do not match their checksum."""
-        return sorted(row[0] for row in self.query(_TOKENS) if not is_sealed("tokens", row))

@@ -11,9 +11,15 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from windvane.service.cluster.membership import check_migration
 from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.expulsion import check_migration
+from windvane.service.store.postgres.refusals import (
+    HINTS,
+    WRONG_SETTINGS,
+    explain_refusal,
+    find_missing_rights,
+)
 from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
 
 OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED
@@ -100,10 +106,15 @@ def create_schema(url: str, service_role: str | None = None) -> str:
 
 
 def connect_first(address: Address, **settings: str | int) -> Connection:
-    """Connect for the first time; raise :class:`StoreError` if the server is unreachable or cannot hold a store."""
+    """Connect for the first time; raise :class:`StoreError` if the server cannot hold a store, does not admit this role
+    ("refused"), or is not there ("unreachable")."""
     try:
         connection = address.connect(**settings)
     except DatabaseError as error:
+        code = address.find_refusal(**settings)
+        if (hint := explain_refusal(code)) is not None:
+            what = "cannot be asked" if code == WRONG_SETTINGS else "refuses the connection"
+            raise StoreError(address.name, "refused", f"{what} ({error}); {hint}") from None
         raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
     problem = None
     if connection.info.server_version < OLDEST_SERVER:
@@ -146,6 +157,13 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     return int(shards)
 
 
+def refuse_without_rights(address: Address, connection: Connection) -> None:
+    """Raise :class:`StoreError` if the tables cannot be written to: a server would only notice later."""
+    problem = find_missing_rights(connection, [*TABLES])
+    if problem is not None:
+        raise StoreError(address.name, "refused", problem)
+
+
 def has_standby(connection: Connection) -> bool:
     """Return whether a commit waits until a standby has it: then the loss of one machine loses nothing."""
     ((names, level),) = connection.execute(
@@ -177,14 +195,8 @@ def name_problems(address: Address) -> Iterator[None]:
         with address.translate_errors():
             yield
     except DatabaseError as error:
-        if error.sqlstate == psycopg.errors.InsufficientPrivilege.sqlstate:
-            problem = f"{error}; let the owner create the store, and grant this role what the service needs"
-            raise StoreError(address.name, "refused", problem) from None
-        if error.sqlstate == psycopg.errors.ReadOnlySqlTransaction.sqlstate:
-            problem = (
-                f"{error}; it may be a standby: name the primary, or all hosts and target_session_attrs=read-write"
-            )
-            raise StoreError(address.name, "refused", problem) from None
+        if error.sqlstate in HINTS:
+            raise StoreError(address.name, "refused", str(error)) from None
         if error.sqlstate is None or error.sqlstate.startswith(LOST):
             raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
         raise StoreError(address.name, "unreadable", f"cannot be used as a store ({error})") from None

@@ -18,8 +18,11 @@ import psycopg
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
-from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
+from windvane.service.store.postgres.connections import Address, Connection, check_replication
+from windvane.service.store.postgres.expulsion import expel_nodes
 from windvane.service.store.postgres.lookups import Lookups
+from windvane.service.store.postgres.pool import is_usable
+from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
     connect_first,
@@ -28,11 +31,11 @@ from windvane.service.store.postgres.schema import (
     name_problems,
     open_tables,
     read_timeline,
+    refuse_without_rights,
     write_meta,
 )
+from windvane.service.store.postgres.tokens import PostgresTokens
 from windvane.service.store.postgres.writing import (
-    ERASE_MS,
-    expel_nodes,
     fence_shard,
     insert_events,
     insert_states,
@@ -47,7 +50,6 @@ from windvane.service.store.records import (
     StoreError,
     StreamImport,
     StreamRow,
-    Token,
     TooManyStreamsError,
     seal_row,
 )
@@ -112,6 +114,7 @@ class PostgresStore(Lookups):
         self.name, self.is_checked = self.address.name, True
         self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
         self._needs_standby, self.shards = needs_standby, 0
+        self.tokens = PostgresTokens(self.query, self._transaction)
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
         self._timeline: str | None = None  # of the database's log, when streams were read last
@@ -129,6 +132,8 @@ class PostgresStore(Lookups):
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
             self._timeline = read_timeline(connection)
+            if not self._is_shared:
+                refuse_without_rights(self.address, connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
             if self._needs_standby and not has_standby(connection):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
@@ -137,6 +142,11 @@ class PostgresStore(Lookups):
             with name_problems(self.address):
                 self.repair(pages=False)
         self._is_open = True
+
+    @property
+    def cluster(self) -> PostgresStore:
+        """What nodes that share the store need: the store itself."""
+        return self
 
     def close(self) -> None:
         """Close all connections."""
@@ -151,7 +161,7 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection:
+        with self.pool.borrow() as connection, connection.hurrying():
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -244,16 +254,27 @@ class PostgresStore(Lookups):
         """
         with self._writing:
             try:
-                with self.address.translate_errors(), check_replication(self._connect_writer()) as connection:
-                    write_batch(connection, events, snapshots, [*erasures], epochs)
+                with self.address.translate_errors():
+                    connection = self._connect_writer()
+                    with check_replication(connection), connection.hurrying():
+                        write_batch(connection, events, snapshots, [*erasures], epochs)
             except FencedError:
                 raise
             except BaseException:
+                if self._writer is not None and self._writer.closed:
+                    self.pool.drop_idle()  # what ended this one may have ended all
                 self._drop_writer()
                 raise
 
     def purge(self) -> bool:
-        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        """Delete what a process has left of streams that it was removing; return True: nothing is left.
+
+        PostgreSQL recycles its files and its log itself.
+        """
+        with self.reading() as connection:
+            streams = list_removed(connection)
+        for stream in streams:
+            self._delete_events(stream)
         return True
 
     def _connect_writer(self) -> Connection:
@@ -303,7 +324,7 @@ class PostgresStore(Lookups):
         ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard is over.
         """
-        with self._transaction() as connection:
+        with self._transaction() as connection, connection.hurrying():
             hold_lock(connection)  # or another node adds one after they are counted, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
@@ -340,36 +361,17 @@ class PostgresStore(Lookups):
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
     def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
-            connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
-            for table in ("events", "snapshots", "baselines"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
-            connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
+            mark_removed(connection, row.id)
+        self._delete_events(row.id)
 
-    # --- tokens ----------------------------------------------------------------------------------------------------
-
-    def add_token(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
-        row = seal_row("tokens", token.name, token.hash, int(token.full), float(token.created) + 0.0)
+    def _delete_events(self, stream: int) -> None:
+        """Delete the events of a removed stream, each slice of them in a transaction of its own."""
+        last: int | None = 0
+        while last is not None:
+            with self._transaction() as connection:
+                last = delete_slice(connection, stream, last)
         with self._transaction() as connection:
-            query = "INSERT INTO tokens VALUES (%s, %s, %s, %s, %b) ON CONFLICT DO NOTHING"
-            is_new = connection.execute(query, row).rowcount > 0
-            if is_new:
-                write_meta(connection, "guarded", "yes")
-            return is_new
-
-    def remove_token(self, name: str) -> bool:
-        """Return False if no token has this name. Every request still needs a token."""
-        with self._transaction() as connection:
-            is_removed = connection.execute("DELETE FROM tokens WHERE name = %s", (name,)).rowcount > 0
-            if is_removed:
-                write_meta(connection, "guarded", "yes")
-            return is_removed
-
-    def remove_all_tokens(self) -> None:
-        """Remove all tokens and turn authentication off: no request needs a token."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM tokens")
-            write_meta(connection, "guarded", "no")
+            delete_mark(connection, stream)

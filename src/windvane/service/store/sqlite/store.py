@@ -11,8 +11,8 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
 from windvane.service.store.protocol import NO_EPOCHS
@@ -26,12 +26,10 @@ from windvane.service.store.records import (
     StoreError,
     StreamImport,
     StreamRow,
-    Token,
     TooManyStreamsError,
     is_sealed,
-    seal_row,
 )
-from windvane.service.store.sqlite.database import insert_row, read_meta, write_row
+from windvane.service.store.sqlite.database import read_meta, write_row
 from windvane.service.store.sqlite.erasure import begin_removal, continue_removal, empty_log, erase, list_copies
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
@@ -42,6 +40,7 @@ from windvane.service.store.sqlite.stream_rows import (
     insert_stream,
     is_free,
 )
+from windvane.service.store.sqlite.tokens import SqliteTokens
 
 _PAUSE = 0.001  # seconds between transactions that delete events, for others to write
 
@@ -53,6 +52,13 @@ class SqliteStore(StoreFile):
 
     See :class:`windvane.service.store.sqlite.store_file.StoreFile` for the arguments.
     """
+
+    cluster = None
+
+    @cached_property
+    def tokens(self) -> SqliteTokens:
+        """The access tokens."""
+        return SqliteTokens(self)
 
     # --- events and snapshots --------------------------------------------------------------------------------------
 
@@ -114,7 +120,7 @@ class SqliteStore(StoreFile):
 
     def _continue_removal(self) -> None:
         """Delete some events of removed streams."""
-        with self._writing, self._transaction() as connection:
+        with self._writing, self.transaction() as connection:
             self._is_removing = continue_removal(connection)
             self._has_erased = self._has_erased or self._is_removing
 
@@ -123,21 +129,15 @@ class SqliteStore(StoreFile):
         rows = self._select_events("*", stream, "ORDER BY id LIMIT ?", limit, after=after)
         return map(Event.from_row, rows)
 
-    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
-        """Return all events of a decision, in order."""
-        return self._find_events("decision", stream, decision)
-
-    def event_with_key(self, stream: int, key: str) -> Event | None:
-        """Return the event of the request with this Idempotency-Key."""
-        return next(iter(self._find_events("key", stream, key)), None)
-
     def find_events(
         self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
     ) -> list[Event]:
-        """Return the events with these keys, and those of these decisions, by stream and in order."""
-        found = {event[:2]: event for stream, key in keys for event in self._find_events("key", stream, key)}
-        for stream, decision in decisions:
-            found |= {event[:2]: event for event in self.events_of_decision(stream, decision)}
+        """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
+        order. A key or a decision comes with its stream."""
+        found: dict[tuple[int, int], Event] = {}
+        for column, places in (("key", keys), ("decision", decisions)):
+            for stream, value in places:
+                found |= {event[:2]: event for event in self._find_events(column, stream, value)}
         return [found[place] for place in sorted(found)]
 
     def _find_events(self, column: str, stream: int, value: str) -> list[Event]:
@@ -201,11 +201,6 @@ class SqliteStore(StoreFile):
             raise SnapshotError("it does not match its checksum")
         return Snapshot(*row[1:-1])
 
-    def read_snapshot_number(self, stream: int) -> int:
-        """Return the number of the event after which the stored snapshot was made, 0 if there is none."""
-        row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
-        return row[0] if row is not None and isinstance(row[0], int) else 0
-
     def read_baseline(self, stream: int) -> Baseline | None:
         """Return where replays begin if the log is not whole; raise :class:`SnapshotError` if it was changed."""
         row = self.connection.execute("SELECT * FROM baselines WHERE stream = ?", (stream,)).fetchone()
@@ -225,7 +220,7 @@ class SqliteStore(StoreFile):
         """Return the new stream, None if the name is taken. Ids of lost and of removed streams are not used again.
 
         Raises :class:`TooManyStreamsError` if there are ``most`` streams."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             if connection.execute("SELECT 1 FROM streams WHERE name = ?", (name,)).fetchone() is not None:
                 return None
             ((count,),) = connection.execute("SELECT count(*) FROM streams")
@@ -241,7 +236,7 @@ class SqliteStore(StoreFile):
 
         This thread can read the stream before the end. Raises :class:`StoreError` with code "exists" if the name is
         taken."""
-        with self._writing, self._transaction() as connection:
+        with self._writing, self.transaction() as connection:
             if self.find_stream(row.name) is not None:
                 raise StoreError(self.path, "exists", f"has a stream named {row.name!r} already")
             can_keep = is_free(connection, row.id) and row.id not in self.read_acknowledged()
@@ -260,12 +255,12 @@ class SqliteStore(StoreFile):
         # Before the stream: a mark without a stream would count as a loss.
         if marks := self._marks:
             marks.remove(row.id)
-        with self._writing, self._transaction() as connection:
+        with self._writing, self.transaction() as connection:
             begin_removal(connection, row.id)
             self._has_erased = self._is_removing = True
         self._try_to_purge(self.purge)
 
-    def read_streams(self, shards: Collection[int] | None = None) -> list[StreamRow]:  # a file has no shards
+    def read_streams(self) -> list[StreamRow]:
         """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
         return [StreamRow(*row) for row in self.connection.execute("SELECT * FROM streams NOT INDEXED ORDER BY id")]
 
@@ -273,40 +268,3 @@ class SqliteStore(StoreFile):
         """Return the stream with this name."""
         row = self.connection.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
         return None if row is None else StreamRow(*row)
-
-    # --- tokens ----------------------------------------------------------------------------------------------------
-
-    @property
-    def requires_token(self) -> bool:
-        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
-        if read_meta(self.connection).get("guarded") != "no":
-            return True
-        return self.connection.execute("SELECT 1 FROM tokens NOT INDEXED LIMIT 1").fetchone() is not None
-
-    def add_token(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
-        with self._transaction() as connection:
-            row = seal_row("tokens", token.name, token.hash, int(token.full), float(token.created))
-            return insert_row(connection, "tokens", row) and write_row(connection, "meta", "guarded", "yes")
-
-    def remove_token(self, name: str) -> bool:
-        """Return False if no token has this name. Every request still needs a token."""
-        with self._transaction() as connection:
-            removed = connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
-            return removed and write_row(connection, "meta", "guarded", "yes")
-
-    def remove_all_tokens(self) -> None:
-        """Remove all tokens and turn authentication off: no request needs a token."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM tokens")
-            write_row(connection, "meta", "guarded", "no")
-
-    def read_tokens(self) -> list[Token]:
-        """Return the tokens that match their checksum; no other one is accepted."""
-        rows = self.connection.execute("SELECT * FROM tokens NOT INDEXED")
-        return sorted(Token(row[0], row[1], bool(row[2]), row[3]) for row in rows if is_sealed("tokens", row))
-
-    def read_damaged_tokens(self) -> list[str]:
-        """Return the names of the tokens that do not match their checksum."""
-        rows = self.connection.execute("SELECT * FROM tokens NOT INDEXED")
-        return sorted(str(row[0]) for row in rows if not is_sealed("tokens", row))

@@ -225,9 +225,6 @@ class StoreFile:
         if own is not None:
             own.connection.close()
 
-    def open(self) -> None:
-        """Do nothing: the file is open."""
-
     def close(self) -> None:
         """Close the file; another process may then open it."""
         with self._writing:
@@ -276,7 +273,7 @@ class StoreFile:
             yield
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """Change streams, settings or tokens: all of the changes, or none.
 
         A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
@@ -298,7 +295,7 @@ class StoreFile:
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
         self.check_in_place()
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             write_row(connection, "meta", "probe", "")
 
 

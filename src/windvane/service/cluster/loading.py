@@ -1,0 +1,103 @@
+"""Loading the streams of a node's shards: each at its first request or in the background, whichever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from windvane.service.garbage import pause_garbage_collection
+from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
+from windvane.service.recovery import rebuild_stream
+from windvane.service.store import STORE_ERRORS, NoConnectionError, StreamRow, is_damage
+from windvane.service.stream_state import ReplayError
+from windvane.service.streams import Stream
+from windvane.warmup import warm_up
+
+if TYPE_CHECKING:
+    from windvane.service.cluster.placement import Placement
+    from windvane.service.engine import Engine
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+LOADERS = 2  # threads that load streams
+
+log = logging.getLogger("windvane.service")
+
+
+class StreamLoader:
+    """Loads streams into ``engine`` that ``placement`` says this node serves. Used in the event loop."""
+
+    def __init__(self, engine: Engine, placement: Placement) -> None:
+        self._engine, self._placement = engine, placement
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(LOADERS, "windvane-loader")
+
+    def begin(self, rows: Sequence[StreamRow]) -> None:
+        """Load streams in the background: their timeouts pass without a request."""
+        self._engine.tasks.start(self._load_all(rows))
+
+    def forget(self) -> None:
+        """Load every stream anew, because all were dropped."""
+        self._loading = {}
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False)
+
+    async def run(self, work: Callable[[S], T], argument: S) -> T:
+        """Return the result of ``work``, done in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, argument)
+
+    def load(self, row: StreamRow) -> asyncio.Task[None]:
+        """Begin to load a stream, unless that has begun."""
+        task = self._loading.get(row.name)
+        if task is None or task.done():
+            epoch = self._placement.epochs[self._placement.shard_of(row.name)]
+            task = self._loading[row.name] = self._engine.tasks.run_to_end(self._load_stream(row, epoch))
+        return task
+
+    async def _load_all(self, rows: Sequence[StreamRow]) -> None:
+        for row in rows:
+            while self._is_needed(row):  # the first load may have begun in an epoch that is over
+                with contextlib.suppress(Problem):
+                    await self.load(row)
+
+    def _is_needed(self, row: StreamRow) -> bool:
+        """Return whether a stream should be served here and is not."""
+        engine = self._engine
+        is_missing = row.name not in engine.streams and row.name not in engine.unavailable
+        return is_missing and engine.rows.get(row.name) is row and engine.failure is None
+
+    async def _load_stream(self, row: StreamRow, epoch: int) -> None:
+        engine = self._engine
+        try:
+            stream, seconds = await self.run(self._rebuild, row)
+        except NoConnectionError as error:
+            raise refuse_read(error) from None
+        except Exception as error:
+            if isinstance(error, STORE_ERRORS) and not is_damage(error):
+                engine.fail(error)
+            elif engine.rows.get(row.name) is row:  # the other streams must not suffer
+                engine.unavailable[row.name] = str(error)
+                is_known = isinstance(error, (ReplayError, *STORE_ERRORS))
+                log.error("stream %r is not served: %s", row.name, error, exc_info=not is_known)
+            return
+        is_served = engine.rows.get(row.name) is row and self._placement.is_current(row.name, epoch)
+        if engine.failure is None and is_served:
+            self._placement.admit(stream)
+            engine.install(stream, seconds)
+            engine.tasks.start(engine.views.build_charts([stream]))
+
+    def _rebuild(self, row: StreamRow) -> tuple[Stream, float]:
+        began = time.perf_counter()
+        with pause_garbage_collection():
+            stream = rebuild_stream(row, self._engine.store)
+        warm_up([type(stream.core.policy)])
+        return stream, time.perf_counter() - began

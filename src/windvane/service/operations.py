@@ -1,0 +1,140 @@
+"""How operations on streams are executed: one at a time on each stream, long ones in threads.
+
+If an operation fails, its events are discarded and its stream is rebuilt; the others are not affected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from windvane.service.event_lookup import EventsNotLoadedError
+from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
+from windvane.service.recovery import rebuild_stream
+from windvane.service.store import STORE_ERRORS, NoConnectionError
+from windvane.service.streams import Done, Stream
+from windvane.service.tasks import run_persistently
+from windvane.service.turns import hold, is_slow, measure, wait_while_held
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+
+SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
+REBUILDING = "it is being rebuilt after a failure"
+
+log = logging.getLogger("windvane.service")
+
+
+class Operations:
+    """The operations on the streams of ``engine``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def carry_out(
+        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
+    ) -> Done:
+        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
+        journal = self._engine.journal
+        try:
+            done = await self.operate(stream, operation, size=size, decision=decision)
+        except Problem as problem:
+            if problem.status < 500:
+                await journal.commit(stream)  # also what it was refused for, such as another reward
+            raise
+        await journal.commit(stream)
+        return done
+
+    async def operate(
+        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
+    ) -> Done:
+        """Execute an operation and hand its events over, without waiting for the disk.
+
+        ``size``: bytes of the request, infinity if it takes long; ``decision``: the one that gets a reward, which may
+        be due to be closed first.
+        """
+        await wait_while_held(stream)  # and change it before anything else is waited for
+        if decision is not None:
+            await self._engine.timeouts.wait_for(stream, decision)
+        done = await self._engine.lookups.execute(stream, lambda: self._execute(stream, operation, size))
+        if stream.has_backlog:
+            self._engine.timeouts.begin(stream)
+        return done
+
+    async def _execute(self, stream: Stream, operation: Callable[[], Done], size: float) -> Done:
+        if is_slow(stream, size) or self._engine.backlog[1] > SLOW_COMMIT_SECONDS:
+            return await asyncio.shield(self._engine.tasks.run_to_end(self._operate_in_thread(stream, operation)))
+        with self.operating(stream):
+            done = measure(stream, operation)
+        self._engine.journal.hand_over(stream, done.events)
+        return done
+
+    async def _operate_in_thread(self, stream: Stream, operation: Callable[[], Done]) -> Done:
+        await wait_while_held(stream)  # another request may have come first
+        with hold(stream, changing=True):
+            with self.operating(stream):
+                done = await asyncio.to_thread(measure, stream, operation)
+            self._engine.journal.hand_over(stream, done.events)
+        return done
+
+    @contextlib.contextmanager
+    def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
+        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
+        ``time.perf_counter()`` of its start, if that was before."""
+        engine = self._engine
+        engine.refuse_if_replaced(stream)
+        engine.journal.refuse_if_full()
+        began = time.perf_counter() if began is None else began
+        try:
+            yield
+        except (Problem, EventsNotLoadedError):
+            if events := stream.take_events():  # a rejected request may have closed decisions
+                engine.journal.hand_over(stream, events)
+            raise
+        except Exception as error:
+            log.exception("an operation on stream %r failed", stream.name)
+            if isinstance(error, NoConnectionError):
+                self._set_aside(stream)
+                raise refuse_read(error) from None
+            if isinstance(error, STORE_ERRORS):
+                engine.fail(error)
+                raise refuse_read(error) from None
+            self._set_aside(stream)
+            raise Problem("internal", "the operation failed; the server's log says why") from None
+        engine.journal.add_work(stream, time.perf_counter() - began)
+
+    def _set_aside(self, stream: Stream) -> None:
+        """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
+        engine = self._engine
+        if engine.streams.get(stream.name) is not stream:  # it was in a thread while all streams were rebuilt
+            return
+        engine.unavailable[stream.name] = REBUILDING
+        del engine.streams[stream.name]
+        engine.tasks.start(self._rebuild(stream))
+
+    async def _rebuild(self, stream: Stream) -> None:
+        engine, name = self._engine, stream.name
+        try:
+            await engine.journal.flush()  # until all events of the stream are on disk
+            rebuilt = await run_persistently(rebuild_stream, stream.row, engine.store)
+        except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
+            engine.fail(error)
+            return
+        except Exception as error:
+            log.error("stream %r is not served: %s", name, error)
+            if self._is_current(stream):
+                engine.unavailable[name] = str(error)
+            return
+        if engine.failure is None and self._is_current(stream):  # else all streams were rebuilt meanwhile
+            rebuilt.epochs = stream.epochs
+            engine.install(rebuilt)
+            del engine.unavailable[name]
+
+    def _is_current(self, stream: Stream) -> bool:
+        """Return whether a stream was neither removed nor replaced."""
+        return self._engine.by_id.get(stream.id) is stream and not stream.is_removed
