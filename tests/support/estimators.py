@@ -48,7 +48,6 @@ class Twin:
             naive.NaiveHistory(dim, self.link, gamma, lam, self.ridge, window)
             for gamma, window in zip(self.fast.gamma, windows, strict=True)
         ]
-        self.most_error = TOLERANCE * (ROOT_SHARE + (EXPANSION_SHARE if "expansion" in kwargs else 0.0))
         self.now = 0.0
 
     def observe(self, age: Any = 0.0, weight: Any = 1.0, mask: Any = None) -> None:
@@ -98,7 +97,8 @@ class Twin:
         """theta_hat is as near to the root over the full history as its two bounds say; 1e-9 for the oracle's own."""
         self.fast.solve()
         bound = self.fast.truncation_error + self.fast.root_error
-        assert (self.fast.root_error <= self.most_error).all()
+        assert (self.fast.root_error - self.fast.expansion_error <= ROOT_SHARE * TOLERANCE).all()
+        assert (self.fast.expansion_error <= EXPANSION_SHARE * TOLERANCE).all()
         if self.link.name in ("logistic", "probit"):  # bounded links: a guarantee
             assert (self.fast.truncation_error <= TOLERANCE).all()
         for lane in range(self.fast.lanes):
