@@ -45,8 +45,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.agent.delays import LOOKS, DelayModel
-from windvane.agent.features import check_flag, check_name, check_names
 from windvane.agent.info import RecentShare
+from windvane.agent.names import check_flag, check_name, check_names
 from windvane.agent.pending import ClosedOutcome, Pending
 from windvane.arguments import LARGEST, NORM_SLACK, check_number, check_whole
 from windvane.errors import ArgumentError, WindvaneError, format_value

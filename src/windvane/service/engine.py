@@ -136,6 +136,8 @@ class Engine:
                 return
             except Exception as error:  # after any error, the service must not continue with a wrong state
                 self._note_failure(error)
+                if self.placement is not None:
+                    self.placement.note_failed_recovery()
             await asyncio.sleep(RETRY)
 
     def _read_store(self) -> Recovery:

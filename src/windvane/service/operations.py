@@ -125,7 +125,8 @@ class Operations:
             await engine.journal.flush()  # until all events of the stream are on disk
             rebuilt = await run_persistently(rebuild_stream, stream.row, engine.store)
         except STORE_ERRORS as error:  # the disk failed: all streams are rebuilt once it can be read
-            engine.fail(error)
+            if self._is_current(stream):
+                engine.fail(error)
             return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)

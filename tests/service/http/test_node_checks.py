@@ -133,6 +133,24 @@ def test_an_address_at_which_another_program_answers(nodes: ServiceCluster) -> N
         assert f"another server answers at {other.address}" in node.call("GET", "/readyz")[1]["detail"]
 
 
+def test_another_program_at_the_address_of_a_node_gets_no_tokens(nodes: ServiceCluster) -> None:
+    """Nor the secret of the nodes, which comes with every request that is forwarded. Its answers may have no end."""
+    endless = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{"
+    with ScriptedServer(endless) as other:
+        first = nodes.start("a")
+        nodes.start("b", wait=False, node_url=other.address)
+        until(lambda: "another program" in first.log.read_text())
+        until(lambda: first.read_owners() == nodes.read_owners())
+        stream = next(name for i in range(999) if nodes.find_owner(name := f"s{i}") is nodes.nodes["b"])
+        status, problem = first.call("GET", f"/v1/streams/{stream}", authorization="Bearer wv_x")
+        assert (status, problem["cause"]) == (503, "unreachable")
+        assert f"another server answers at {other.address}" in problem["detail"]
+        sent = b"".join(other.requests)
+    assert b"GET /healthz" in sent
+    assert b"/v1/streams" not in sent
+    assert b"wv_x" not in sent
+
+
 def test_the_address_of_a_load_balancer(nodes: ServiceCluster) -> None:
     """It leads to either node: sometimes to the right one."""
     ports = [find_port(), find_port()]

@@ -209,7 +209,7 @@ class Keeper:
         The node keeps its shards if it is alone, or if it cannot renew its lease in time either. A shard with a write
         in progress becomes free when the write ends.
         """
-        self._member.step_down_requested_at = read_clock()
+        self._member.step_down_requested_at = min(self._member.step_down_requested_at, read_clock())
         self._session.wake()
 
     def resume(self) -> None:

@@ -82,18 +82,22 @@ class StreamLoader:
         except NoConnectionError as error:
             raise refuse_read(error) from None
         except Exception as error:
+            if not self._is_served(row, epoch):
+                return  # the stream was lost, or all streams were rebuilt, so the error may be outdated
             if isinstance(error, STORE_ERRORS) and not is_damage(error):
                 engine.fail(error)
-            elif engine.rows.get(row.name) is row:  # the other streams are not affected
+            else:  # the other streams are not affected
                 engine.unavailable[row.name] = str(error)
                 is_known = isinstance(error, (ReplayError, *STORE_ERRORS))
                 log.error("stream %r is not served: %s", row.name, error, exc_info=not is_known)
             return
-        is_served = engine.rows.get(row.name) is row and self._placement.is_current(row.name, epoch)
-        if engine.failure is None and is_served:
+        if engine.failure is None and self._is_served(row, epoch):
             self._placement.admit(stream)
             engine.install(stream, seconds)
             engine.tasks.start(engine.views.build_charts([stream]))
+
+    def _is_served(self, row: StreamRow, epoch: int) -> bool:
+        return self._engine.rows.get(row.name) is row and self._placement.is_current(row.name, epoch)
 
     def _rebuild(self, row: StreamRow) -> tuple[Stream, float]:
         began = time.perf_counter()

@@ -204,7 +204,7 @@ class Member:
         """
         me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
         if self._should_step_down() and any(node.instance != me for node in reading.map.nodes):
-            log.warning("the commits of this node have stalled; it is leaving its shards to other nodes")
+            log.warning("this node cannot write; it is leaving its shards to other nodes")
             self.leave(connection)
             return False
         if not self.clock.is_right or self.is_draining:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 5.0  # how long to wait for the keeper to join
 MOVE_SECONDS = 1.0  # how long a request waits for the new owner of a moving shard to be known; then it gets 503
+STEP_DOWN_SECONDS = 5.0  # how long recoveries may fail while the lease is renewed; then other nodes get the shards
 RELEASE_SECONDS = 5.0  # how long storing the streams of a shard may take before its release is abandoned
 
 log = logging.getLogger("windvane.service")
@@ -68,6 +70,8 @@ class Placement:
         self.epochs: dict[int, int] = {}  # epochs of the shards that are served or being opened
         self.fenced = 0  # number of commits that were refused in part, because another node had taken a shard
         self._fenced: dict[int, int] = {}  # epochs that ended, which the keeper has not noticed yet
+        self._recovered: dict[int, int] = {}  # the epochs of the last recovery
+        self._failing_since = math.inf  # since when recoveries have failed while the keeper was healthy
         self._opening: dict[int, asyncio.Future[None]] = {}  # shards whose list of streams is being read
         self._leaving: dict[int, asyncio.Future[None]] = {}  # shards whose requests wait for the release
         self._releasing: set[int] = set()  # shards that are about to be released
@@ -107,7 +111,7 @@ class Placement:
     def open(self) -> None:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
-        self._opening = {}
+        self._opening, self._failing_since = {}, math.inf
         self._loader.forget()
         if self.keeper is not None:
             self.keeper.resume()
@@ -148,9 +152,16 @@ class Placement:
         return self._secret
 
     def step_down(self) -> None:
-        """Leave the shards to other nodes until :meth:`open`, because commits of this node stall."""
+        """Leave the shards to other nodes until :meth:`open`, because this node cannot write."""
         if self.keeper is not None:
             self.keeper.step_down()
+
+    def note_failed_recovery(self) -> None:
+        """Step down if recoveries have failed for some time although the lease is renewed."""
+        is_healthy = self.keeper is not None and self.keeper.problem is None
+        self._failing_since = min(self._failing_since, time.monotonic()) if is_healthy else math.inf
+        if time.monotonic() >= self._failing_since + STEP_DOWN_SECONDS:
+            self.step_down()
 
     def drain(self) -> None:
         """Start to release all shards before the service stops, so that other nodes serve them."""
@@ -179,7 +190,8 @@ class Placement:
             self._engine.rows |= {row.name: row for row in rows}
             self._loader.begin(rows)
         except Exception as error:
-            self._engine.fail(error)
+            if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # else it is of no importance
+                self._engine.fail(error)
         finally:
             self._end(self._opening, opened)
 

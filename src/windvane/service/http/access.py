@@ -105,6 +105,7 @@ class Access:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._reload())
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:

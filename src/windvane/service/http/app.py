@@ -81,8 +81,11 @@ def create_app(
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
-    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
-    checks = None if engine.placement is None else NodeChecks(engine.placement, access)
+    placement = engine.placement
+    checks = None if placement is None else NodeChecks(placement, access)
+    forwarder = (
+        None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_address)
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -111,9 +114,9 @@ def create_app(
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.state.forwarder, app.state.checks = forwarder, checks
-    if engine.placement is not None and forwarder is not None and checks is not None:
-        engine.placement.find_problem = checks.find_problem
-        engine.placement.on_map += [forwarder.note_map, checks.note_map]
+    if placement is not None and forwarder is not None and checks is not None:
+        placement.find_problem = checks.find_problem
+        placement.on_map += [forwarder.note_map, checks.note_map]
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))

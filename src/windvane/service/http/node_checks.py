@@ -53,6 +53,7 @@ class NodeChecks:
         self._own: Outcome | None = None  # what answered at the own address in the last check
         self._is_confirmed = False  # whether this node or another one has reached this node at its address
         self._clean = CLEAN_CHECKS  # good checks since another program answered at the own address
+        self._wrong_addresses: frozenset[str] = frozenset()  # addresses of nodes at which another program answers
         self._failures: dict[str, int] = {}  # failed checks in a row, by name of the node
         self._names: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
@@ -102,6 +103,10 @@ class NodeChecks:
             return NotReady.of("address", f"no node reaches this one at its address, {own.url}")
         return None
 
+    def is_wrong_address(self, url: str) -> bool:
+        """Return whether something else than the node answers at the address of one: it must get no tokens."""
+        return url in self._wrong_addresses
+
     # --- the checks ------------------------------------------------------------------------------------------------
 
     def note_map(self, shard_map: ShardMap) -> None:
@@ -136,6 +141,9 @@ class NodeChecks:
         nodes = [node for node in keeper.map.nodes if node.instance != me]
         own = Node(me, *self._placement.node, 0)
         outcomes = await asyncio.gather(*(self._probe(node) for node in (own, *nodes)))
+        self._wrong_addresses = frozenset(
+            node.url for node, outcome in zip(nodes, outcomes[1:], strict=True) if outcome is Outcome.OTHER
+        )
         self._note_own(outcomes[0])
         for node, outcome in zip(nodes, outcomes[1:], strict=True):
             self._note_other(node, outcome)
@@ -154,7 +162,9 @@ class NodeChecks:
                 address = Address(node.url, headers, PROBE_SECONDS, uses_proxy=False)
                 transport = await asyncio.to_thread(Transport, address, AsyncNetwork())  # this may load certificates
                 try:
-                    answer = await transport.exchange(address.build_request("GET", PATH))
+                    answer = await transport.open(address.build_request("GET", PATH))
+                    async with contextlib.aclosing(answer.parts) as parts:  # type: ignore[type-var]
+                        await anext(parts, None)  # the rest of what another program sends may be endless
                 finally:
                     await transport.close()
         except (ValueError, OSError, *FAILURES):  # ValueError: somebody may have edited the address

@@ -87,8 +87,8 @@ class EventStore(ReadableStore, Protocol):
     def purge(self) -> bool:
         """Delete the remains of erased data: copies outside the tables, and streams whose removal was interrupted.
 
-        Returns True if nothing is left. :meth:`append` and :meth:`remove_stream` call this too, but readers may prevent
-        it from finishing: repeat the call until it returns True.
+        Returns True if nothing is left. :meth:`append` calls this too. Call it after :meth:`begin_removal`, and repeat
+        the call until it returns True, because readers may prevent it from finishing.
         """
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
@@ -109,8 +109,11 @@ class EventStore(ReadableStore, Protocol):
         FencedError if ``epoch`` of the stream's shard has ended.
         """
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with all of its data."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, of which it may have many: :meth:`purge` deletes them.
+
+        The removal is durable when this returns. Raises FencedError if ``epoch`` of the stream's shard has ended.
+        """
 
 
 class CheckableStore(Protocol):
@@ -224,6 +227,9 @@ class OfflineStore(VerifiableStore, EventStore, Protocol):
 
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep servers from using the store. All changes of this thread in the block are stored at its end, or none.

@@ -29,8 +29,7 @@ def pg(cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     with closing(PostgresStore(cluster.url(database))) as store:
         store.append([event(1, "key")])
     monkeypatch.setattr(connections, "ANSWER_SECONDS", SECONDS)
-    url = cluster.url(database, options="-c statement_timeout=500", connect_timeout=2)
-    with closing(PostgresStore(url, shared=True)) as store:
+    with closing(PostgresStore(cluster.url(database, connect_timeout=2), shared=True)) as store:
         yield store
 
 
@@ -79,16 +78,24 @@ def test_a_commit_does_not_wait_for_a_frozen_session(
     assert [each.number for each in pg.read_events(1)] == [1, 2, 3, 4]
 
 
+def read_at_one_moment(store: PostgresStore) -> int:
+    with store.read_transaction():
+        return store.last_number(1)
+
+
 @pytest.mark.parametrize(
     "read",
     [
         lambda store: store.find_events([(1, "key")]),
         lambda store: store.last_number(1),
         lambda store: store.read_streams(),
-        lambda store: store.check_writable(),
+        lambda store: store.tokens.read(),
+        lambda store: list(store.read_events(1)),
+        lambda store: store.add_stream("new", 1.0, "{}") or store.find_stream("new"),
+        read_at_one_moment,
     ],
 )
-def test_a_lookup_does_not_wait_for_a_frozen_session(
+def test_nothing_short_waits_for_a_frozen_session(
     pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor, read: Callable[[Any], Any]
 ) -> None:
     expected = repeat(lambda: read(pg))
@@ -98,13 +105,22 @@ def test_a_lookup_does_not_wait_for_a_frozen_session(
         assert thread.submit(repeat, lambda: read(pg)).result(20) == expected
 
 
+def test_the_probe_of_a_recovery_does_not_depend_on_an_old_session(
+    pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
+) -> None:
+    """Commits need a new one, too."""
+    write(pg, 2)
+    with cluster.frozen(database):
+        thread.submit(repeat, pg.check_writable).result(20)
+
+
 def test_nothing_waits_for_a_frozen_server(
     pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
 ) -> None:
     url = cluster.url(database, connect_timeout=2)
     write(pg, 2)
     with cluster.all_frozen():
-        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1)):
+        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1), pg.check_writable):
             for _ in range(2):  # the second one has to connect
                 with rejects(error=DatabaseError):
                     thread.submit(use).result(20)

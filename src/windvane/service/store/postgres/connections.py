@@ -50,8 +50,8 @@ SESSION: dict[str, str | int] = {
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 ANSWER_SECONDS = 5.0
-"""How long the server may be silent while it writes or looks up events. For other statements, this is added to
-``statement_timeout``, after which the server itself cancels them."""
+"""How long the server may be silent. For long work, this is added to ``statement_timeout``, after which the server
+itself cancels a statement."""
 MAX_STEP_SECONDS = 1.0  # psycopg polls more often than this; a longer pause means that this process itself was stopped
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
 _READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
@@ -67,14 +67,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     ----------
     answer_timeout : float
         How many seconds the server may be silent.
+    long_timeout : float
+        The same inside :meth:`extend_timeout`.
     """
 
-    answer_timeout = ANSWER_SECONDS
+    answer_timeout = long_timeout = ANSWER_SECONDS
 
     @contextlib.contextmanager
-    def shorten_timeout(self) -> Iterator[None]:
-        """Require answers within :data:`ANSWER_SECONDS` inside the block."""
-        answer_timeout, self.answer_timeout = self.answer_timeout, min(self.answer_timeout, ANSWER_SECONDS)
+    def extend_timeout(self) -> Iterator[None]:
+        """Let statements in the block take as long as the server allows: they read many rows, or wait for nodes."""
+        answer_timeout, self.answer_timeout = self.answer_timeout, self.long_timeout
         try:
             yield
         finally:
@@ -145,7 +147,7 @@ class Address:
             except BaseException:
                 connection.close()
                 raise
-            connection.answer_timeout = limit + ANSWER_SECONDS if limit else math.inf
+            connection.long_timeout = limit + ANSWER_SECONDS if limit else math.inf
             return connection
 
     def find_refusal(self, **settings: str | int) -> str | None:

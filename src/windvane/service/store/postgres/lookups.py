@@ -117,7 +117,7 @@ class Lookups:
         """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
         order. A key or a decision comes with its stream."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        with self.reading() as connection, connection.shorten_timeout():
+        with self.reading() as connection:
             rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
         found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]
@@ -135,7 +135,8 @@ class Lookups:
     def find_repeated_keys(self, stream: int) -> list[str]:
         """Return the keys that occur in several events. There are none unless the unique index is missing."""
         query = "SELECT key FROM events WHERE stream = %s AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"
-        return [key for (key,) in self.query(query, stream)]
+        with self.reading() as connection, connection.extend_timeout():
+            return [key for (key,) in connection.execute(query, (stream,))]
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     Returns the number of shards. Raises :class:`StoreError` if there is no store of the current format in the end.
     Several processes may do this at once: one of them makes the changes.
     """
-    with raise_store_errors(address):
+    with raise_store_errors(address), connection.extend_timeout():
         found = _read_format(address, connection)
         if found is None and not create:
             raise StoreError(address.name, "no_store", "the store does not exist")

@@ -160,8 +160,12 @@ class PostgresStore(Lookups):
         """Do nothing: unlike a file, a database cannot be moved away."""
 
     def check_writable(self) -> None:
-        """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection, connection.shorten_timeout():
+        """Write without changing anything, over a new connection for events, to raise the errors that a commit would
+        raise. Streams must be read again afterwards: see :meth:`_check_timeline`."""
+        with self._writing:
+            self._drop_writer()
+            self._timeline = None
+        with self._write() as connection:
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -229,7 +233,12 @@ class PostgresStore(Lookups):
         if self._held is not None:
             yield
             return
-        with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
+        with (
+            self.pool.borrow() as connection,
+            connection.extend_timeout(),
+            check_replication(connection),
+            connection.transaction(),
+        ):
             try:
                 names = evict_nodes(connection)
             except psycopg.errors.LockNotAvailable:
@@ -255,12 +264,18 @@ class PostgresStore(Lookups):
         ``epochs``: by stream, the epoch of its shard in which the events were made. Raises :class:`FencedError` if one
         of them has ended; nothing was written then. After any other error, everything or nothing may have been written.
         """
+        with self._write() as connection:
+            write_batch(connection, events, snapshots, [*erasures], epochs)
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Yield the connection for writing events to one thread at a time. Close it after an error."""
         with self._writing:
             try:
                 with self.address.translate_errors():
                     connection = self._connect_writer()
-                    with check_replication(connection), connection.shorten_timeout():
-                        write_batch(connection, events, snapshots, [*erasures], epochs)
+                    with check_replication(connection):
+                        yield connection
             except FencedError:
                 raise
             except BaseException:
@@ -327,7 +342,7 @@ class PostgresStore(Lookups):
         ``id``: the id to use. Raises :class:`TooManyStreamsError` if the store already has ``most`` streams, and
         :class:`FencedError` if ``epoch`` of the stream's shard has ended.
         """
-        with self._transaction() as connection, connection.shorten_timeout():
+        with self._transaction() as connection:
             hold_lock(connection)  # so that no other node adds a stream after the count, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
@@ -363,18 +378,25 @@ class PostgresStore(Lookups):
             copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with all of its data. After an error it is intact, or :meth:`purge` deletes the rest."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, which :meth:`purge` deletes. The removal is durable when this returns.
+
+        Raises :class:`FencedError` if ``epoch`` of the stream's shard has ended.
+        """
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
             mark_removed(connection, row.id)
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
+        self.begin_removal(row)
         self._delete_events(row.id)
 
     def _delete_events(self, stream: int) -> None:
         """Delete the events of a removed stream in slices, each in its own transaction."""
         last: int | None = 0
         while last is not None:
-            with self._transaction() as connection:
+            with self._transaction() as connection, connection.extend_timeout():
                 last = delete_slice(connection, stream, last)
         with self._transaction() as connection:
             delete_mark(connection, stream)
