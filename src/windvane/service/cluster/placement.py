@@ -190,7 +190,7 @@ class Placement:
             self._engine.rows |= {row.name: row for row in rows}
             self._loader.begin(rows)
         except Exception as error:
-            if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # else it is of no importance
+            if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # otherwise it does not matter
                 self._engine.fail(error)
         finally:
             self._end(self._opening, opened)

@@ -104,7 +104,7 @@ class NodeChecks:
         return None
 
     def is_wrong_address(self, url: str) -> bool:
-        """Return whether something else than the node answers at the address of one: it must get no tokens."""
+        """Return whether another program answers at this address of a node: it must get no tokens."""
         return url in self._wrong_addresses
 
     # --- the checks ------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class NodeChecks:
                 try:
                     answer = await transport.open(address.build_request("GET", PATH))
                     async with contextlib.aclosing(answer.parts) as parts:  # type: ignore[type-var]
-                        await anext(parts, None)  # the rest of what another program sends may be endless
+                        await anext(parts, None)  # only the first part: another program may send an endless answer
                 finally:
                     await transport.close()
         except (ValueError, OSError, *FAILURES):  # ValueError: somebody may have edited the address

@@ -25,7 +25,7 @@ def event(number: int, key: str | None = None) -> Event:
 
 @pytest.fixture
 def pg(cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    """A store that soon loses its patience, with an event."""
+    """A store with a short answer timeout and an event."""
     with closing(PostgresStore(cluster.url(database))) as store:
         store.append([event(1, "key")])
     monkeypatch.setattr(connections, "ANSWER_SECONDS", SECONDS)

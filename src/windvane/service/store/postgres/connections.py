@@ -147,6 +147,7 @@ class Address:
             except BaseException:
                 connection.close()
                 raise
+            connection.answer_timeout = ANSWER_SECONDS
             connection.long_timeout = limit + ANSWER_SECONDS if limit else math.inf
             return connection
 
