@@ -158,7 +158,8 @@ def test_the_address_of_a_load_balancer(nodes: ServiceCluster) -> None:
         nodes.start("a", wait=False, port=ports[0])
         node = nodes.start("b", wait=False, port=ports[1], node_url=balancer.address)
         until(lambda: node.find_cause() == "address")
-        assert "another server answers" in node.call("GET", "/readyz")[1]["detail"]
+        # The first checks may find nothing, while the other node is starting.
+        until(lambda: "another server answers" in node.call("GET", "/readyz")[1]["detail"])
 
 
 def test_a_proof_is_for_those_who_know_the_secret(nodes: ServiceCluster) -> None:

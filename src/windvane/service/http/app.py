@@ -83,9 +83,7 @@ def create_app(
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     placement = engine.placement
     checks = None if placement is None else NodeChecks(placement, access)
-    forwarder = (
-        None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_address)
-    )
+    forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -44,14 +44,14 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 class Forwarder:
     """Sends requests to other nodes over persistent connections. ``secret`` returns the shared secret, and
-    ``is_wrong_address`` whether another program was found at an address.
+    ``is_wrong_url`` whether another program was found at an address.
 
     ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503) or
     "no-answer".
     """
 
-    def __init__(self, secret: Callable[[], str], is_wrong_address: Callable[[str], bool] = lambda _: False) -> None:
-        self._secret, self._is_wrong_address = secret, is_wrong_address
+    def __init__(self, secret: Callable[[], str], is_wrong_url: Callable[[str], bool] = lambda _: False) -> None:
+        self._secret, self._is_wrong_url = secret, is_wrong_url
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
@@ -132,7 +132,7 @@ class Forwarder:
             raise Problem("no-answer", detail) from None
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
-        if self._is_wrong_address(owner.url):
+        if self._is_wrong_url(owner.url):
             detail = (
                 f"another server answers at {owner.url}, the address of node {owner.node!r}; nothing was sent there"
             )

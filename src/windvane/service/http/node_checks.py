@@ -53,7 +53,7 @@ class NodeChecks:
         self._own: Outcome | None = None  # what answered at the own address in the last check
         self._is_confirmed = False  # whether this node or another one has reached this node at its address
         self._clean = CLEAN_CHECKS  # good checks since another program answered at the own address
-        self._wrong_addresses: frozenset[str] = frozenset()  # addresses of nodes at which another program answers
+        self._wrong_urls: frozenset[str] = frozenset()  # addresses of nodes at which another program answers
         self._failures: dict[str, int] = {}  # failed checks in a row, by name of the node
         self._names: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
@@ -103,9 +103,9 @@ class NodeChecks:
             return NotReady.of("address", f"no node reaches this one at its address, {own.url}")
         return None
 
-    def is_wrong_address(self, url: str) -> bool:
+    def is_wrong_url(self, url: str) -> bool:
         """Return whether another program answers at this address of a node: it must get no tokens."""
-        return url in self._wrong_addresses
+        return url in self._wrong_urls
 
     # --- the checks ------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class NodeChecks:
         nodes = [node for node in keeper.map.nodes if node.instance != me]
         own = Node(me, *self._placement.node, 0)
         outcomes = await asyncio.gather(*(self._probe(node) for node in (own, *nodes)))
-        self._wrong_addresses = frozenset(
+        self._wrong_urls = frozenset(
             node.url for node, outcome in zip(nodes, outcomes[1:], strict=True) if outcome is Outcome.OTHER
         )
         self._note_own(outcomes[0])
