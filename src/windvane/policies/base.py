@@ -39,7 +39,7 @@ from windvane.policies.inputs import Feedback, InputChecks
 from windvane.policies.settings import Configured, describe
 from windvane.state import State, Stateful, check, digest, refuse, save, swap
 
-FORMAT = 5  # version of the state format
+FORMAT = 4  # version of the state format
 LATEST = 2.0**52  # last round; t + 1 is exact up to here
 LARGEST_SEED = 2**64 - 1
 
