@@ -16,6 +16,7 @@ from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import AbortedTransferError, Exchange
 from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
+from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
@@ -66,10 +67,11 @@ class ServiceMiddleware:
         most_bytes: int,
         hosts: frozenset[str] | None,
         log_requests: bool,
+        json_routes: JsonRoutes,
         forwarder: Forwarder | None = None,
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
-        self._forwarder = forwarder
+        self._json_routes, self._forwarder = json_routes, forwarder
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
@@ -90,7 +92,11 @@ class ServiceMiddleware:
                 await self._compressing(scope, receive, exchange.send)
             else:
                 body = scope[BODY] = await self._read_body(scope, exchange.headers, receive)
-                await self.app(scope, _replay(body, receive), exchange.send)
+                response = await self._json_routes.respond(scope, receive, body)
+                if response is None:
+                    await self.app(scope, _replay(body, receive), exchange.send)
+                else:
+                    await response(scope, receive, exchange.send)
         except Problem as problem:
             response = respond(problem)
             if b"upgrade" in exchange.headers:
