@@ -63,8 +63,9 @@ class JsonRoutes:
         self._app, self._handle = app, handle
         self._by_method: dict[str, list[JsonRoute]] = {}
         for route in app.routes:
-            for method in (route.methods or ()) if isinstance(route, JsonRoute) else ():
-                self._by_method.setdefault(method, []).append(route)
+            if isinstance(route, JsonRoute):
+                for method in route.methods or ():
+                    self._by_method.setdefault(method, []).append(route)
 
     async def respond(self, scope: Scope, receive: Receive, body: bytes) -> Response | None:
         """Return the answer to a request; None if no such route has its path and method."""
