@@ -21,6 +21,7 @@ except ImportError:  # not on Windows, which has no such limit
 MAX_CONNECTIONS = 10_000
 RESERVED_FILES = 128  # descriptors for the store, its readers, exports and the system
 FIRST_SECONDS = 20.0  # within which the headers of the first request must arrive
+HAS_ARRIVED = "windvane.has_arrived"  # in the scope: whether the whole body has, so that nobody must wait for it
 REFUSED_SECONDS = 1.0  # in which a connection over the limit must send a request to get an answer
 
 _BODY = Problem("overloaded", "the service has too many connections; try again", retry_after=1).to_json()
@@ -105,6 +106,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self._has_asked = True
             self._cancel()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.scope[HAS_ARRIVED] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()

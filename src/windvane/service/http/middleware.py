@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from windvane.records import to_json
+from windvane.service.connections import HAS_ARRIVED
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import AbortedTransferError, Exchange
@@ -172,22 +173,27 @@ class ServiceMiddleware:
         media_type = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
         if media_type != b"application/json":
             raise Problem("not-json", "the body must be application/json")
-        body = bytearray()
+        if scope.get(HAS_ARRIVED):
+            return await self._receive(scope, receive)
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientDisconnect
-                    body += message.get("body", b"")
-                    if len(body) > self._most_bytes:
-                        raise self._too_large()
-                    if len(body) > SMALL_BODY:
-                        self._load.grow(scope, len(body))
-                    if not message.get("more_body", False):
-                        return bytes(body)
+                return await self._receive(scope, receive)
         except TimeoutError:
             raise Problem("too-slow", f"the body must arrive within {BODY_SECONDS:g} seconds") from None
+
+    async def _receive(self, scope: Scope, receive: Receive) -> bytes:
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            if len(body) > self._most_bytes:
+                raise self._too_large()
+            if len(body) > SMALL_BODY:
+                self._load.grow(scope, len(body))
+            if not message.get("more_body", False):
+                return bytes(body)
 
 
 def _remove_port(host: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -239,8 +239,8 @@ class PostgresStore(Lookups):
     def append(
         self,
         events: Sequence[Event],
-        snapshots: Iterable[tuple[int, Snapshot]] = (),
-        erasures: Iterable[Erasure] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
         """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.

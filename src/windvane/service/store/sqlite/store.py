@@ -11,7 +11,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
@@ -34,6 +34,7 @@ from windvane.service.store.sqlite.erasure import begin_removal, continue_remova
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
 from windvane.service.store.sqlite.stream_rows import (
+    ROWS,
     find_last_id,
     insert_events,
     insert_states,
@@ -65,32 +66,38 @@ class SqliteStore(StoreFile):
     def append(
         self,
         events: Sequence[Event],
-        snapshots: Iterable[tuple[int, Snapshot]] = (),
-        erasures: Iterable[Erasure] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,  # a file has no shards
     ) -> None:
         """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.
 
         Raises :class:`MisplacedError` if the file was moved away meanwhile."""
-        has_erased = False
         with self._writing:
             try:
-                with self.connection as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-                    insert_events(connection, events)
-                    for stream, snapshot in snapshots:
-                        write_row(connection, "snapshots", stream, *snapshot)
-                    for erasure in erasures:
-                        erase(connection, erasure)
-                        has_erased = True
+                if snapshots or erasures or len(events) > ROWS:
+                    self._append_together(events, snapshots, erasures)
+                else:
+                    insert_events(self.connection, events)
             except BaseException:
                 self.drop_connection()  # a failed connection must not keep a lock
                 raise
-            self._has_erased = self._has_erased or has_erased
+            self._has_erased = self._has_erased or bool(erasures)
             self.check_in_place()
             self.mark_acknowledged({event.stream: event.number for event in events})
-        if has_erased:  # events of removed streams are left to others: deleting them may take long
+        if erasures:  # events of removed streams are left to others: deleting them may take long
             self._try_to_purge(self._empty_log)
+
+    def _append_together(
+        self, events: Sequence[Event], snapshots: Sequence[tuple[int, Snapshot]], erasures: Sequence[Erasure]
+    ) -> None:
+        with self.connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            insert_events(connection, events)
+            for stream, snapshot in snapshots:
+                write_row(connection, "snapshots", stream, *snapshot)
+            for erasure in erasures:
+                erase(connection, erasure)
 
     def purge(self) -> bool:
         """Delete the rest of what was erased: events of removed streams, and copies in the write-ahead log. Return
