@@ -37,6 +37,7 @@ from windvane.service.streams import Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
 from windvane.service.turns import Turnstile
+from windvane.service.used_keys import UsedKeys, read_stored_keys
 from windvane.service.views import Views
 
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
@@ -84,6 +85,7 @@ class Engine:
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
+        self._used_keys: UsedKeys | None = None
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -155,6 +157,7 @@ class Engine:
         self.rows, self.streams, self.unavailable, replays = recovery
         self.by_id = {stream.id: stream for stream in self.streams.values()}
         self.journal.begin(record_losses(self.store, recovery))
+        self._begin_reading_keys()
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
         self.failure, self._last_error = None, ""
@@ -171,8 +174,18 @@ class Engine:
     def install(self, stream: Stream, seconds: float = 0.0) -> None:
         """Serve a stream, whose replay took ``seconds``."""
         self.streams[stream.name] = self.by_id[stream.id] = stream
+        if self._used_keys is not None:
+            stream.lookup.know_keys(self._used_keys)
         self.journal.begin_stream(stream, seconds)
         self.timeouts.begin(stream)
+
+    def _begin_reading_keys(self) -> None:
+        """Learn which keys were used, of a file, so that new ones need not be looked up."""
+        if self.store.keys is not None:
+            self._used_keys = UsedKeys()
+            for stream in self.by_id.values():
+                stream.lookup.know_keys(self._used_keys)
+            self.tasks.start(read_stored_keys(self._used_keys, self.store.keys, lambda: self.is_closing))
 
     def drop(self, row: StreamRow) -> None:
         """Serve a stream no longer: another node does. Requests that wait for it are told to try again."""
@@ -308,6 +321,8 @@ class Engine:
             if self.failure is not None:
                 continue
             self.check_in_place()
+            if self._used_keys is not None and self._used_keys.is_full:
+                self._begin_reading_keys()
             for stream in list(self.streams.values()):
                 try:
                     self.timeouts.begin(stream)

@@ -186,6 +186,16 @@ class ClusterStore(Protocol):
         """Return the number of streams by shard; a shard without streams is missing."""
 
 
+class KeyStore(Protocol):
+    """The Idempotency-Keys of all events."""
+
+    def count_keys(self) -> int:
+        """Return how many there are."""
+
+    def read_keys(self) -> Iterator[list[tuple[int, str]]]:
+        """Yield all of them with their streams, some at a time. Those that are added meanwhile may be missing."""
+
+
 class ServedStore(EventStore, CheckableStore, Protocol):
     """What a server needs."""
 
@@ -196,6 +206,10 @@ class ServedStore(EventStore, CheckableStore, Protocol):
     @property
     def cluster(self) -> ClusterStore | None:
         """What nodes that share the store need; None for a file, which only one server can use."""
+
+    @property
+    def keys(self) -> KeyStore | None:
+        """The keys of all events; None for a database, whose other nodes add some at any time."""
 
 
 class VerifiableStore(ReadableStore, CheckableStore, Protocol):

@@ -139,6 +139,8 @@ class PostgresStore(Lookups):
                 self.repair(pages=False)
         self._is_open = True
 
+    keys = None
+
     @property
     def cluster(self) -> PostgresStore:
         """What nodes that share the store need: the store itself."""

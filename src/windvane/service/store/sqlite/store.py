@@ -8,6 +8,7 @@ A damaged store is rebuilt when it is opened; see :mod:`windvane.service.store.s
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sqlite3
 import time
@@ -43,6 +44,8 @@ from windvane.service.store.sqlite.stream_rows import (
 )
 from windvane.service.store.sqlite.tokens import SqliteTokens
 
+_KEYS = "events INDEXED BY events_by_key WHERE key IS NOT NULL"
+KEYS_AT_ONCE = 2000
 _PAUSE = 0.001  # seconds between transactions that delete events, for others to write
 
 log = logging.getLogger("windvane.service")
@@ -55,6 +58,11 @@ class SqliteStore(StoreFile):
     """
 
     cluster = None
+
+    @property
+    def keys(self) -> SqliteStore:
+        """The Idempotency-Keys of all events."""
+        return self
 
     @cached_property
     def tokens(self) -> SqliteTokens:
@@ -157,6 +165,24 @@ class SqliteStore(StoreFile):
         if len(events) < len(ids) or any(getattr(event, column) != value for event in events):
             raise DamageError(f"the index over the column {column} does not match the events")
         return events
+
+    def count_keys(self) -> int:
+        """Return the number of events with an Idempotency-Key."""
+        ((count,),) = self.connection.execute(f"SELECT count(*) FROM {_KEYS}")
+        return int(count)
+
+    def read_keys(self) -> Iterator[list[tuple[int, str]]]:
+        """Yield the streams and the Idempotency-Keys of all events, some at a time."""
+        select = f"SELECT id, key FROM {_KEYS} AND (key, id) > (?, ?) ORDER BY key, id LIMIT {KEYS_AT_ONCE}"
+        place: tuple[str, int] = "", 0
+        while True:
+            # One row, because the thread releases the GIL for each and waits to get it back.
+            query = f"SELECT json_group_array(id), json_group_array(key) FROM ({select})"
+            ids, keys = map(json.loads, self.connection.execute(query, place).fetchone())
+            if not ids:
+                return
+            yield [(id_ // STREAM_SPAN, key) for id_, key in zip(ids, keys, strict=True)]
+            place = keys[-1], ids[-1]
 
     def _select_events(self, columns: str, stream: int, rest: str, *values: int, after: int = 0) -> sqlite3.Cursor:
         """Select from the events of a stream, without the help of an index, which may be damaged."""
