@@ -85,6 +85,7 @@ class Engine:
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
+        self._is_in_place = False  # the store, in this turn of the event loop
         self._used_keys: UsedKeys | None = None
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
@@ -266,12 +267,19 @@ class Engine:
             raise Problem("unavailable", WRITE_FAILED)
 
     def check_in_place(self) -> None:
-        """Fail if the store file was moved or removed. Every request calls this once."""
-        if self.failure is None:
+        """Fail if the store file was moved or removed. Every request calls this once; the first in a turn of the event
+        loop looks."""
+        if self.failure is None and not self._is_in_place:
             try:
                 self.store.check_in_place()
             except STORE_ERRORS as error:
                 self.fail(error)
+            else:
+                self._is_in_place = True
+                self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_in_place = False
 
     # --- streams ---------------------------------------------------------------------------------------------------
 

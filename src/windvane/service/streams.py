@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
+from windvane.service.random_bytes import draw_bytes
 from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
@@ -86,7 +86,7 @@ class Stream(StreamState):
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        id_ = secrets.token_hex(8)
+        id_ = draw_bytes(8).hex()
         self._expire(now, room=1)
         body = to_json(self.core.decide(offer, id=id_, now=now))
         self._log(kinds.DECIDED, now, body, id_, key, raw)

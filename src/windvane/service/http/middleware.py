@@ -120,7 +120,7 @@ class ServiceMiddleware:
 
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
-        if scope["path"] not in PUBLIC:
+        if not self._access.is_fresh and scope["path"] not in PUBLIC:
             # Metrics say why the store cannot be read, so they must not depend on it.
             await self._access.refresh(may_fail=scope["path"] == METRICS)
         self._check(scope, exchange)
