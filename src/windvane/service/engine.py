@@ -38,6 +38,7 @@ from windvane.service.streams import Stream
 from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
 from windvane.service.turns import Turnstile
+from windvane.service.used_keys import UsedKeys, read_stored_keys
 from windvane.service.views import Views
 
 STALL_SECONDS = 3.0  # limit of a commit; a flush takes milliseconds, on a busy disk tenths of a second
@@ -88,6 +89,8 @@ class Engine:
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error, self._recovers_from = "", 0.0  # of the last recovery; when the next may begin
+        self._is_in_place = False  # the store, in this turn of the event loop
+        self._used_keys: UsedKeys | None = None
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -162,6 +165,7 @@ class Engine:
         self.rows, self.streams, self.unavailable, replays = recovery
         self.by_id = {stream.id: stream for stream in self.streams.values()}
         self.journal.begin(record_losses(self.store, recovery))
+        self._begin_reading_keys()
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
         self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + RECOVERY_PAUSE
@@ -178,8 +182,18 @@ class Engine:
     def install(self, stream: Stream, seconds: float = 0.0) -> None:
         """Start to serve a stream, whose replay took ``seconds``."""
         self.streams[stream.name] = self.by_id[stream.id] = stream
+        if self._used_keys is not None:
+            stream.lookup.know_keys(self._used_keys)
         self.journal.begin_stream(stream, seconds)
         self.timeouts.begin(stream)
+
+    def _begin_reading_keys(self) -> None:
+        """Learn which keys were used, of a file, so that new ones need not be looked up."""
+        if self.store.keys is not None:
+            self._used_keys = UsedKeys()
+            for stream in self.by_id.values():
+                stream.lookup.know_keys(self._used_keys)
+            self.tasks.start(read_stored_keys(self._used_keys, self.store.keys, lambda: self.is_closing))
 
     def drop(self, row: StreamRow) -> None:
         """Stop serving a stream that another node has taken over. Waiting requests get 503."""
@@ -262,12 +276,19 @@ class Engine:
             raise Problem("unavailable", WRITE_FAILED, cause="recovering")
 
     def check_in_place(self) -> None:
-        """Fail if the store file was moved or removed. Every request calls this once."""
-        if self.failure is None:
+        """Fail if the store file was moved or removed. Every request calls this once; the first in a turn of the event
+        loop looks."""
+        if self.failure is None and not self._is_in_place:
             try:
                 self.store.check_in_place()
             except STORE_ERRORS as error:
                 self.fail(error)
+            else:
+                self._is_in_place = True
+                self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_in_place = False
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
@@ -316,6 +337,8 @@ class Engine:
             if self.failure is not None:
                 continue
             self.check_in_place()
+            if self._used_keys is not None and self._used_keys.is_full:
+                self._begin_reading_keys()
             for stream in list(self.streams.values()):
                 try:
                     self.timeouts.begin(stream)

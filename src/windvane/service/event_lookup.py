@@ -20,6 +20,7 @@ from windvane.service.problems import Problem
 from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, Event, ReadableStore, UnreadableEventError, check_event
 from windvane.service.turns import wait_while_held
+from windvane.service.used_keys import UsedKeys
 
 if TYPE_CHECKING:
     from windvane.service.streams import Stream
@@ -59,6 +60,7 @@ class EventLookup:
 
     def __init__(self, store: ReadableStore, stream: int) -> None:
         self._store, self._stream = store, stream
+        self._used_keys: UsedKeys | None = None
         self._unsaved: deque[Event] = deque()
         self._keys: dict[str | None, Event] = {}  # unsaved events by key
         self._fetched: dict[EventQuery, tuple[list[Event], int]] = {}  # with the last stored event before it
@@ -70,7 +72,20 @@ class EventLookup:
         """Add an event that is about to be stored."""
         self._unsaved.append(event)
         self._keys[event.key] = event
+        if self._used_keys is not None and event.key is not None:  # last: see know_keys
+            self._used_keys.add(self._stream, event.key)
         self._last = event.number
+
+    def know_keys(self, used_keys: UsedKeys) -> None:
+        """Look up only keys that may be in ``used_keys``, and add those of this stream from now on.
+
+        The stored keys are read later: those of events that are not stored yet are added here. Another thread may add
+        an event meanwhile, to ``_keys`` first.
+        """
+        self._used_keys = used_keys
+        for key in list(self._keys):
+            if key is not None:
+                used_keys.add(self._stream, key)
 
     def forget(self, number: int) -> None:
         """Forget the events up to ``number``, which are stored."""
@@ -103,6 +118,8 @@ class EventLookup:
         event = self._keys.get(key)
         if event is not None:
             return event
+        if self._used_keys is not None and not self._used_keys.may_have(self._stream, key):
+            return None
         if self._store.is_remote:
             events = self._read_fetched(EventQuery("key", key))
         else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from windvane.service.committer import Committer, Promise
+from windvane.service.committer import Committer
 from windvane.service.problems import Problem
+from windvane.service.promises import Promise
 from windvane.service.registry import TAKEN_OVER
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import Erasure, Event, Snapshot
@@ -104,7 +104,7 @@ class Journal:
 
     async def _wait_for(self, promise: Promise) -> None:
         try:
-            await asyncio.shield(promise)
+            await promise
         except Exception:
             failure = self._engine.failure
             cause = "recovering" if failure is None else failure.code

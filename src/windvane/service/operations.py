@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from windvane.agent.times import read_clock
 from windvane.service.event_lookup import EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.readiness import refuse_read
@@ -58,12 +59,17 @@ class Operations:
         ``size``: bytes of the request, infinity if it takes long. ``decision``: the id of the decision that gets a
         reward; if its timeout has passed, it is closed first.
         """
-        await wait_while_held(stream)  # no other wait may come between this one and the change
-        if decision is not None:
-            await self._engine.timeouts.wait_for(stream, decision)
-        done = await self._engine.lookups.execute(stream, lambda: self._execute(stream, operation, size))
+        engine = self._engine
+        if stream.busy is not None:
+            await wait_while_held(stream)  # no other wait may come between this one and the change
+        if decision is not None and stream.is_overdue(decision, read_clock()):
+            await engine.timeouts.wait_for(stream, decision)
+        if engine.store.is_remote:
+            done = await engine.lookups.execute(stream, lambda: self._execute(stream, operation, size))
+        else:
+            done = await self._execute(stream, operation, size)
         if stream.has_backlog:
-            self._engine.timeouts.begin(stream)
+            engine.timeouts.begin(stream)
         return done
 
     async def _execute(self, stream: Stream, operation: Callable[[], Done], size: float) -> Done:

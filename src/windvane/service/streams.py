@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
+from windvane.service.random_bytes import draw_bytes
 from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
@@ -40,11 +40,15 @@ CLOSED_TOGETHER = 8  # decisions between two checks of the time
 
 
 class Done(NamedTuple):
-    """The answer of an operation, and the events that must be on disk before it is sent (none: a repeated answer)."""
+    """The answer of an operation, and the events that must be on disk before it is sent (none: a repeated answer).
+
+    ``decision``: the id of the decision that was made.
+    """
 
     status: int
     body: bytes
     events: list[Event]
+    decision: str | None = None
 
 
 class Stream(StreamState):
@@ -82,11 +86,11 @@ class Stream(StreamState):
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        id_ = secrets.token_hex(8)
+        id_ = draw_bytes(8).hex()
         self._expire(now, room=1)
         body = to_json(self.core.decide(offer, id=id_, now=now))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
-        return Done(201, body, self.take_events())
+        return Done(201, body, self.take_events(), id_)
 
     def reward(self, decision: str, value: float, now: float) -> Done:
         """Record the reward of a decision. Repeating the same reward changes nothing."""
@@ -275,8 +279,10 @@ class Stream(StreamState):
         if event.kind in REFITS:
             report = {"event": event.number, **event.outcome}
             return Done(200, to_json(report if event.kind == kinds.REFITTED else self.info()), [])
-        if event.kind in (kinds.DECIDED, kinds.HISTORY):
-            return Done(201 if event.kind == kinds.DECIDED else 200, event.outcome_json, [])
+        if event.kind == kinds.DECIDED:
+            return Done(201, event.outcome_json, [], event.decision)
+        if event.kind == kinds.HISTORY:
+            return Done(200, event.outcome_json, [])
         status = "expired" if event.kind == kinds.LATE else "recorded"
         return Done(200, _write_receipt(event.decision or "", status, event.outcome["sum"]), [])
 

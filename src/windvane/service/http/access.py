@@ -88,6 +88,11 @@ class Access:
         self._read = -math.inf
         self._reading: asyncio.Task[None] | None = None
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether :meth:`refresh` has nothing to do."""
+        return time.monotonic() - self._read < RELOAD
+
     async def refresh(self, *, may_fail: bool = False) -> None:
         """Read the tokens, unless that was done less than :data:`RELOAD` seconds ago: in a thread, once for all
         requests that come meanwhile.
@@ -101,7 +106,7 @@ class Access:
                 raise
 
     async def _refresh(self) -> None:
-        if time.monotonic() - self._read < RELOAD:
+        if self.is_fresh:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._reload())

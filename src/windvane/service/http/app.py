@@ -20,6 +20,7 @@ from windvane.service.engine import Engine
 from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
+from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.node_checks import NodeChecks
@@ -124,7 +125,7 @@ def create_app(
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        forwarder=forwarder,
+        json_routes=JsonRoutes(app, _handle), forwarder=forwarder,
     )  # fmt: skip
 
 

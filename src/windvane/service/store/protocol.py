@@ -5,7 +5,7 @@ The methods raise one of :data:`windvane.service.store.STORE_ERRORS` if the stor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,8 +74,8 @@ class EventStore(ReadableStore, Protocol):
     def append(
         self,
         events: Sequence[Event],
-        snapshots: Iterable[tuple[int, Snapshot]] = (),
-        erasures: Iterable[Erasure] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
         """Store events, snapshots by stream, and erasures, all or none. They are durable when this returns.
@@ -199,6 +199,16 @@ class ClusterStore(Protocol):
         """Return the number of streams by shard; a shard without streams is missing."""
 
 
+class KeyStore(Protocol):
+    """The Idempotency-Keys of all events."""
+
+    def count_keys(self) -> int:
+        """Return how many there are."""
+
+    def read_keys(self) -> Iterator[list[tuple[int, str]]]:
+        """Yield all of them with their streams, some at a time. Those that are added meanwhile may be missing."""
+
+
 class ServedStore(EventStore, CheckableStore, Protocol):
     """The methods that a server uses."""
 
@@ -209,6 +219,10 @@ class ServedStore(EventStore, CheckableStore, Protocol):
     @property
     def cluster(self) -> ClusterStore | None:
         """The interface for nodes that share the store; None for a file, which only one server can use."""
+
+    @property
+    def keys(self) -> KeyStore | None:
+        """The keys of all events; None for a database, whose other nodes add some at any time."""
 
 
 class VerifiableStore(ReadableStore, CheckableStore, Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -143,6 +143,8 @@ class PostgresStore(Lookups):
                 self.repair(pages=False)
         self._is_open = True
 
+    keys = None
+
     @property
     def cluster(self) -> PostgresStore:
         """The interface for nodes that share the store: the store itself."""
@@ -255,8 +257,8 @@ class PostgresStore(Lookups):
     def append(
         self,
         events: Sequence[Event],
-        snapshots: Iterable[tuple[int, Snapshot]] = (),
-        erasures: Iterable[Erasure] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
         """Store events, snapshots by stream, and erasures, all or none. They are durable when this returns.

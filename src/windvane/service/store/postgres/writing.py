@@ -56,7 +56,7 @@ EVENT_COLUMNS, SNAPSHOT_COLUMNS = 11, 6
 def write_batch(
     connection: Connection,
     events: Sequence[Event],
-    snapshots: Iterable[tuple[int, Snapshot]],
+    snapshots: Sequence[tuple[int, Snapshot]],
     erasures: Sequence[Erasure],
     epochs: Mapping[int, int],
 ) -> None:
