@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 from common import arms_and_luck
+from figures import Figures
+from versions import ARMS, DIM, NEW, POLICIES, serve, time_start, unpack_old
 
 import windvane
-from service import ARMS, DIM, NEW, POLICIES, Figures, serve, time_start, unpack_old
 from windvane import Client
 
 STREAM = "random"

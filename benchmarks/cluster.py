@@ -40,8 +40,8 @@ import numpy as np
 import uvloop
 from common import read_processor_seconds
 from load import Work, drive
+from versions import ARMS, DIM, LOAD_SECONDS
 
-from service import ARMS, DIM, LOAD_SECONDS
 from support.postgres import Cluster
 from windvane import Agent, Client
 from windvane.agent.times import read_clock

@@ -28,8 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import uvloop
-
-from service import DIM, POLICIES, Load
+from versions import DIM, POLICIES, Load
 
 KINDS = ["uvicorn-httptools", "uvicorn-h11", "uvicorn-zttp", "granian"]
 PATIENCE = 12.0  # seconds after which a slow client counts as tolerated

@@ -7,169 +7,64 @@ loopback. The versions take turns, and who is first changes, so that noise of th
 median over the repeats, with its range. "ok": no repeat was slower; "MISS": all were; "open": the repeats disagree.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20, gamma = 0.999 after
-20,000 rounds. BVD-GLM-UCB: the cost grows with the memory. OnePassGLM: it does not. UniformRandom: everything but the
-model. Recovery: seconds from the start of the process until it is ready, after kill -9, with a snapshot and without.
+20,000 rounds, 1 to 256 connections. BVD-GLM-UCB: the cost grows with the memory. OnePassGLM: it does not.
+AdaptiveGLMUCB: the default policy. UniformRandom: everything but the model.
+
+What limits the new version: the share of the time that the disk takes is what a second server saves whose store is in
+memory. Beside it: how busy the event loop, the committing thread and the load generator were, and the share of all
+cores that other processes took. The largest is named. On Linux only.
+
+Recovery: seconds from the start of the process until it is ready, after kill -9, with a snapshot and without.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import http.client
-import io
 import itertools
-import json
 import logging
-import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-import uvloop
-from common import arms_and_luck, read_processor_seconds, theta_star
+from common import arms_and_luck, say
+from figures import Figures
+from limits import Limits, measure_limits
+from versions import (
+    ARMS,
+    DIM,
+    NEW,
+    OLD_COMMIT,
+    POLICIES,
+    ROUNDS,
+    START_SECONDS,
+    Load,
+    Version,
+    past,
+    serve,
+    time_start,
+    unpack_old,
+)
 
-import windvane
-from windvane import Agent, Client
+from windvane import Client
 
-OLD_COMMIT = "0d66128"
-DIM, ARMS, ROUNDS = 10, 20, 20_000
-POLICIES = {
-    "bvd": {"policy": "BVD-GLM-UCB", "gamma": 0.999},
-    "onepass": {"policy": "OnePassGLM", "gamma": 0.999},
-    "random": {"policy": "UniformRandom"},
-}
-CONNECTIONS = (1, 16)
+CONNECTIONS = (1, 16, 64, 256)
+MEMORY = NEW._replace(name="memory")  # the new version with its store in memory
+MEMORY_FOLDER = Path("/dev/shm")
 RECOVERED = "recovered"  # a stream without history, for the measurement of recovery
 RECOVERED_PAIRS = 3000
 MOST_RESTARTS = 3  # of each kind: without a snapshot, one takes ten seconds
-START_SECONDS = 180.0  # the first start compiles kernels
-LOAD_SECONDS = 300.0
-ROOT = Path(__file__).parent.parent
 
 
-# --- versions, each in processes of its own ------------------------------------------------------------------------
-
-
-class Version(NamedTuple):
-    """A checkout: ``benchmarks`` holds its load generator, ``environment`` makes Python import its package."""
-
-    name: str
-    benchmarks: Path
-    environment: dict[str, str]
-
-    @classmethod
-    def of(cls, name: str, benchmarks: Path, source: Path, **more: str) -> Version:
-        return cls(name, benchmarks, {**os.environ, "PYTHONPATH": str(source), **more})
-
-    def run(self, *arguments: object) -> str:
-        """Run a script with this version's package; return its standard output."""
-        line = [sys.executable, *map(str, arguments)]
-        done = subprocess.run(
-            line, env=self.environment, check=True, timeout=LOAD_SECONDS, stdout=subprocess.PIPE, text=True
-        )
-        return done.stdout
-
-
-NEW = Version.of("new", Path(__file__).parent, Path(windvane.__file__).parents[1])
-
-
-def unpack_old(folder: Path) -> Version | None:
-    """Return the version of :data:`OLD_COMMIT`, or None if the git history does not have it."""
-    line = ["git", "-C", str(ROOT), "archive", OLD_COMMIT, "src", "benchmarks"]
-    try:
-        archive = subprocess.run(line, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    cache = {"WINDVANE_CACHE_DIR": str(folder / "cache"), "WINDVANE_QUIET": "1"}
-    return Version.of("old", folder / "benchmarks", folder / "src", **cache)
-
-
-class Server(NamedTuple):
-    url: str
-    pid: int
-
-    def read_processor_seconds(self) -> float:
-        """Return the processor time of the process so far."""
-        return read_processor_seconds(self.pid)
-
-
-@contextlib.contextmanager
-def serve(version: Version, store: Path) -> Iterator[Server]:
-    """Run ``windvane serve`` and yield it when it is ready; at the end kill it."""
-    line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(store), "--port", "0", "--json"]
-    with (
-        store.with_suffix(".log").open("a+") as log,
-        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True, env=version.environment) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            first_line = process.stdout.readline()
-            if not first_line:
-                log.seek(0)
-                raise RuntimeError(f"the {version.name} server did not start: {log.read().strip()[-500:]}")
-            url = json.loads(first_line)["address"]
-            wait_until_ready(url)
-            yield Server(url, process.pid)
-        finally:
-            process.kill()
-
-
-def wait_until_ready(url: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    host = url.removeprefix("http://")
-    while time.monotonic() < end:
-        connection = http.client.HTTPConnection(host, timeout=5.0)
-        with contextlib.suppress(OSError), contextlib.closing(connection):
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                return
-        time.sleep(0.01)
-    raise TimeoutError("the server did not become ready")
-
-
-# --- throughput ----------------------------------------------------------------------------------------------------
-
-
-class Load:
-    """What the load generator of a version measured against a server, over all repeats."""
-
-    def __init__(self, version: Version | None = None) -> None:
-        self._version = version or NEW
-        self.rates: list[float] = []
-        self.seconds: list[float] = []
-
-    def run(self, url: str, stream: str, pairs: int, connections: int) -> None:
-        sizes = ["--pairs", pairs, "--connections", connections, "--arms", ARMS, "--dim", DIM]
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder, "out.json")
-            self._version.run(self._version.benchmarks / "load.py", url, stream, out, *sizes, "--seed", len(self.rates))
-            result = json.loads(out.read_text())
-        self.rates.append(pairs / result["elapsed"])
-        self.seconds += result["seconds"]
-
-    @property
-    def rate(self) -> float:
-        """Pairs a second: the median of the repeats."""
-        return float(np.median(self.rates))
-
-    def percentile(self, p: float) -> float:
-        """Milliseconds of a request, over all repeats."""
-        return 1e3 * float(np.percentile(self.seconds, p))
+# --- streams ---
 
 
 def prepare(url: str, policies: list[str]) -> None:
@@ -184,13 +79,6 @@ def prepare(url: str, policies: list[str]) -> None:
                 client.history(name, clicks, vectors)
 
 
-def past(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors that were played, and clicks."""
-    arms, luck = arms_and_luck(rng, rows, 1, DIM)
-    x = arms[:, 0]
-    return x, (luck < 1 / (1 + np.exp(-x @ theta_star(1, 3, DIM)))).astype(float)
-
-
 def call(url: str, stream: str, pairs: int) -> None:
     """Print the pairs a second of windvane.Client, which sends one request after the other."""
     arms, _ = arms_and_luck(np.random.default_rng(2), pairs, ARMS, DIM)
@@ -203,67 +91,7 @@ def call(url: str, stream: str, pairs: int) -> None:
         print(pairs / (time.perf_counter() - start))
 
 
-def play(agent: Agent, pairs: int) -> float:
-    """Return the pairs a second of the Agent in this process: no HTTP, no store."""
-    arms, luck = arms_and_luck(np.random.default_rng(3), 500, ARMS, DIM)
-    clicks = luck[:, None] < 1 / (1 + np.exp(-arms @ theta_star(1, 3, DIM)))
-    offers = [{f"arm{k}": row for k, row in enumerate(offer)} for offer in arms]
-    start = time.perf_counter()
-    for i in range(pairs):
-        decision = agent.decide(offers[i % 500])
-        agent.reward(decision, clicks[i % 500, decision.index])
-    return pairs / (time.perf_counter() - start)
-
-
-class Nothing(asyncio.Protocol):
-    """Answers every request, which comes in one piece, with the same bytes."""
-
-    BODY = b'{"id":"0123456789abcdef","arm":"arm7","index":7,"status":"recorded"}'
-    ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self._missing = transport, 0
-
-    def data_received(self, data: bytes) -> None:
-        if not self._missing:
-            head, _, body = data.partition(b"\r\n\r\n")
-            self._missing = int(head[head.index(b"Content-Length: ") + 16 :]) - len(body)
-        else:
-            self._missing -= len(data)
-        if not self._missing:
-            self._transport.write(self.ANSWER)  # type: ignore[attr-defined]
-
-
-def answer_nothing(address: Connection) -> None:
-    async def run() -> None:
-        listener = await asyncio.get_running_loop().create_server(Nothing, "127.0.0.1", 0)
-        address.send(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-        await listener.serve_forever()
-
-    uvloop.run(run())
-
-
-@contextlib.contextmanager
-def serve_nothing() -> Iterator[str]:
-    """The address of a server that does nothing, to measure the load generator itself."""
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=answer_nothing, args=(there,), daemon=True)
-    process.start()
-    try:
-        yield here.recv()
-    finally:
-        process.terminate()
-        process.join()
-
-
-# --- recovery ------------------------------------------------------------------------------------------------------
-
-
-def time_start(version: Version, store: Path) -> float:
-    """Return the seconds from the start of a server until it is ready."""
-    start = time.perf_counter()
-    with serve(version, store):
-        return time.perf_counter() - start
+# --- recovery ---
 
 
 def copy_store(store: Path, folder: Path, *, with_snapshots: bool) -> Path:
@@ -278,91 +106,86 @@ def copy_store(store: Path, folder: Path, *, with_snapshots: bool) -> Path:
     return copy
 
 
-# --- the run -------------------------------------------------------------------------------------------------------
-
-
-class Figures:
-    """Figures of each version, one for each repeat, by what was measured."""
-
-    def __init__(self, versions: list[Version]) -> None:
-        self._names = [version.name for version in versions]
-        self._values: dict[str, dict[str, list[float]]] = {}
-
-    def add(self, what: str, version: Version, value: float) -> None:
-        self._values.setdefault(what, {name: [] for name in self._names})[version.name].append(value)
-
-    def print(self, title: str, form: str, *, less_is_better: bool = False) -> None:
-        """Print the medians, and with two versions the median and the range of their ratios."""
-        print(f"\n{title:<52}" + "".join(f"{name:>9}" for name in self._names) + "   new/old" * (len(self._names) > 1))
-        for what, values in self._values.items():
-            verdict, ratio = "", ""
-            if len(self._names) > 1:
-                ratios = np.array(values["new"]) / np.array(values["old"])
-                low, median, high = np.min(ratios), np.median(ratios), np.max(ratios)
-                worst, best = (high, low) if less_is_better else (low, high)
-                gains = [1.0 - x if less_is_better else x - 1.0 for x in (worst, best)]
-                verdict = "ok" if gains[0] >= 0.0 else "MISS" if gains[1] < 0.0 else "open"
-                ratio = f"   {median:.2f}x ({low:.2f} to {high:.2f})"
-            medians = "".join(f"{format(float(np.median(values[name])), form):>9}" for name in self._names)
-            print(f"{verdict:4}  {what:<46}{medians}{ratio}", flush=True)
+# --- the run ---
 
 
 def describe(policy: str, connections: int) -> str:
     return f"{POLICIES[policy]['policy']}, {connections} connection{'s' * (connections > 1)}"
 
 
-def measure_throughput(versions: list[Version], folder: Path, options: argparse.Namespace) -> dict[str, Path]:
-    """Print pairs a second and the time of a request. Return the stores, whose servers were killed."""
-    rates, times, work = Figures(versions), Figures(versions), Figures(versions)
-    stores = {version.name: folder / version.name / "windvane.db" for version in versions}
-    with contextlib.ExitStack() as stack:
-        servers = {}
-        for version in versions:
-            stores[version.name].parent.mkdir()
-            server = servers[version.name] = stack.enter_context(serve(version, stores[version.name]))
-            version.run(__file__, "--prepare", server.url, "--policies", *options.policies)
-            for policy in options.policies:
-                Load(version).run(server.url, policy, 100, 4)  # what is done once is not counted
-        for repeat in range(options.repeats):
-            in_turn = versions[:: -1 if repeat % 2 else 1]
-            for policy, connections in itertools.product(options.policies, CONNECTIONS):
-                for version in in_turn:
-                    load, pairs = Load(version), options.pairs // (1 if connections > 1 else 4)
-                    server = servers[version.name]
-                    before = server.read_processor_seconds()
-                    load.run(server.url, policy, pairs, connections)
-                    spent = server.read_processor_seconds() - before
-                    rates.add(describe(policy, connections), version, load.rate)
-                    if spent > 0.0:
-                        work.add(describe(policy, connections), version, 1e3 * spent / pairs)
-                    times.add(f"{describe(policy, connections)}, p50", version, load.percentile(50))
-                    times.add(f"{describe(policy, connections)}, p99", version, load.percentile(99))
-            for version in in_turn:
-                calls = version.run(
-                    __file__, "--call", servers[version.name].url, options.policies[-1], options.pairs // 8
-                )
-                rates.add("windvane.Client, one request after the other", version, float(calls))
-        for version in versions:
-            Load(version).run(servers[version.name].url, RECOVERED, RECOVERED_PAIRS, 16)
-    rates.print("pairs a second, durable", ",.0f")
-    work.print("milliseconds of processor time of the server, a pair", ".2f", less_is_better=True)
-    times.print("milliseconds of a request", ".1f", less_is_better=True)
-    return stores
+class Throughput:
+    """Loads of every policy, with every number of connections, on the servers of all versions in turn.
 
+    ``memory``: a folder in memory, in which the new version has a second server; None: the system has none.
+    """
 
-def measure_limits(policies: list[str]) -> None:
-    """Print what bounds the figures: the load generator itself, and the Agent without HTTP and store."""
-    load = Load()
-    with serve_nothing() as url:
-        load.run(url, "nothing", 2000, 16)
-    print(f"the load generator against a server that does nothing: {load.rate:,.0f} pairs a second")
-    for name in policies:
-        agent, rng = Agent(dim=DIM, **POLICIES[name]), np.random.default_rng(1)
-        for _ in range(0, ROUNDS, 2000):
-            vectors, clicks = past(rng, 2000)
-            agent.history(clicks, vectors)
-        play(agent, 200)
-        print(f"the Agent in-process, {POLICIES[name]['policy']}: {play(agent, 500):,.0f} pairs a second", flush=True)
+    def __init__(self, versions: list[Version], folder: Path, memory: Path | None) -> None:
+        self.versions = versions
+        self._all = [*versions, MEMORY] if memory is not None else versions
+        self.stores = {version.name: folder / version.name / "windvane.db" for version in versions}
+        if memory is not None:
+            self.stores[MEMORY.name] = memory / "windvane.db"
+        self.rates, self.times, self.work = Figures(versions), Figures(versions), Figures(versions)
+        self.limits = Limits()
+
+    def measure(self, options: argparse.Namespace) -> None:
+        """Start the servers, measure, and kill them."""
+        with contextlib.ExitStack() as stack:
+            self._servers = {}
+            for version in self._all:
+                self.stores[version.name].parent.mkdir(exist_ok=True)
+                server = stack.enter_context(serve(version, self.stores[version.name]))
+                version.run(__file__, "--prepare", server.url, "--policies", *options.policies)
+                for policy in options.policies:
+                    Load(version).run(server.url, policy, 100, 4)  # what is done once is not counted
+                self._servers[version.name] = server
+            for repeat in range(options.repeats):
+                step = -1 if repeat % 2 else 1
+                for policy, connections in itertools.product(options.policies, CONNECTIONS):
+                    for version in self._all[::step]:
+                        self._load(version, policy, connections, options.pairs // (1 if connections > 1 else 4))
+                for version in self.versions[::step]:
+                    url = self._servers[version.name].url
+                    calls = version.run(__file__, "--call", url, options.policies[-1], options.pairs // 8)
+                    self.rates.add("windvane.Client, one request after the other", version, float(calls))
+            for version in self.versions:
+                Load(version).run(self._servers[version.name].url, RECOVERED, RECOVERED_PAIRS, 16)
+
+    def _load(self, version: Version, policy: str, connections: int, pairs: int) -> None:
+        what, server, load = describe(policy, connections), self._servers[version.name], Load(version)
+        with self.limits.watch(server, load) as costs:
+            load.run(server.url, policy, pairs, connections)
+        if version.name == MEMORY.name:
+            self.limits.note_memory(what, load.rate)
+            return
+        self.rates.add(what, version, load.rate)
+        if costs.server > 0.0:
+            self.work.add(what, version, 1e3 * costs.server / pairs)
+        for p in (50, 99):
+            self.times.add(f"{what}, p{p}", version, load.percentile(p))
+        if version.name == NEW.name:
+            self.limits.note_disk(what, load.rate, costs)
+
+    def print(self, policies: list[str]) -> None:
+        self.rates.print("pairs a second, durable", ",.0f")
+        self.work.print("milliseconds of processor time of the server, a pair", ".2f", less_is_better=True)
+        self.times.print("milliseconds of a request", ".1f", less_is_better=True)
+        self.limits.print()
+        if len(self.versions) > 1:
+            print(f"\ntargets, against {OLD_COMMIT} in this run")
+            self._print_targets(policies)
+
+    def _print_targets(self, policies: list[str]) -> None:
+        for policy, other, least in (("bvd", "bvd", 2.2), ("default", "onepass", 1.6), ("random", "random", 1.0)):
+            if {policy, other} <= {*policies}:
+                new, old = describe(policy, 16), describe(other, 16)
+                ratio = self.rates.compare(new, old)
+                what = f"{new}: pairs a second{f' vs {old} of then' * (new != old)}"
+                say(what, f"{ratio:.2f}x", f"at least {least}x", ratio >= least)
+        for policy in policies:
+            what = f"{describe(policy, 16)}, p99"
+            ratio = self.times.compare(what, what)
+            say(what, f"{ratio:.2f}x", "at most 0.5x", ratio <= 0.5)
 
 
 def measure_recovery(versions: list[Version], stores: dict[str, Path], folder: Path, repeats: int) -> None:
@@ -375,6 +198,16 @@ def measure_recovery(versions: list[Version], stores: dict[str, Path], folder: P
                 what = "after kill -9" if with_snapshots else "after kill -9, snapshots removed"
                 figures.add(what, version, time_start(version, store))
     figures.print("seconds until the service is ready", ".2f", less_is_better=True)
+
+
+@contextlib.contextmanager
+def make_memory_folder() -> Iterator[Path | None]:
+    """Yield a folder in memory, if the system has one."""
+    if not MEMORY_FOLDER.is_dir():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="windvane-benchmark-", dir=MEMORY_FOLDER) as folder:
+        yield Path(folder)
 
 
 def main() -> None:
@@ -410,8 +243,11 @@ def main() -> None:
         time_start(NEW, folder / "warm.db")
         print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the first measurement", flush=True)
         measure_limits(options.policies)
-        stores = measure_throughput(versions, folder, options)
-        measure_recovery(versions, stores, folder, min(options.repeats, MOST_RESTARTS))
+        with make_memory_folder() as memory:
+            throughput = Throughput(versions, folder, memory)
+            throughput.measure(options)
+        throughput.print(options.policies)
+        measure_recovery(versions, throughput.stores, folder, min(options.repeats, MOST_RESTARTS))
 
 
 if __name__ == "__main__":

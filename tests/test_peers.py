@@ -42,7 +42,7 @@ def test_peers_that_are_missing_are_skipped(capsys: pytest.CaptureFixture[str], 
     path = tmp_path / "stream.csv"
     lines = [[*row.values(), label] for row, label in zip(stream.rows, stream.labels, strict=True)]
     path.write_text("\n".join(",".join(map(str, line)) for line in [[*stream.fields, "class"], *lines]))
-    peers.run_here(Namespace(file=path, rows=600, tuned=True, json=True))
+    peers.run_here(Namespace(file=path, rows=600, classes=3, tuned=True, json=True))
     report = json.loads(capsys.readouterr().out)
     assert [row["contender"] for row in report["table"]] == [peers.AGENT, peers.AGENT_BVD]
     assert set(report["skipped"]) == {peers.VW, peers.VW_TEXT, peers.BAYESIAN}
@@ -53,10 +53,10 @@ def test_peers_that_are_missing_are_skipped(capsys: pytest.CaptureFixture[str], 
 
 def test_ratios_and_targets_are_within_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     measured = {
-        peers.AGENT: peers.Measurement(np.array([1.0, 2.0, 9.0]) * 1e-6, 0.8),
+        peers.AGENT: peers.Measurement(np.array([0.5, 1.0, 9.0]) * 1e-6, 0.8),
         peers.VW: peers.Measurement(np.array([2.0, 4.0, 10.0]) * 1e-6, 0.9),
     }
     table = peers.summarize(measured)
-    assert [(row["microseconds"], row["ratio"]) for row in table] == [(2.0, 0.5), (4.0, 1.0)]
+    assert [(row["microseconds"], row["ratio"]) for row in table] == [(1.0, 0.25), (4.0, 1.0)]
     peers.check_targets(table)
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ok", "MISS"]

@@ -111,6 +111,40 @@ def test_what_is_copied_or_stored_and_read_back_means_the_same(declaration: dict
     assert lives[0] == lives[1] == lives[2]
 
 
+@given(declaration=declarations(), seed=st.integers(0, 2**32 - 1))
+def test_each_coordinate_has_the_value_that_its_name_says(declaration: dict, seed: int) -> None:
+    features = Features(**declaration)
+    ((context, arms),) = contexts_of(declaration, seed, 1)
+
+    def read(group: str, values: dict, owner: str = "") -> dict[str, float]:
+        numbers = {}
+        for name, field in declaration[group].items():
+            if "values" in field:
+                numbers |= {f"{owner}{name} = {each}": float(each == values[name]) for each in field["values"]}
+            else:
+                numbers[owner + name] = 2.0 * (values[name] - field["low"]) / (field["high"] - field["low"]) - 1.0
+        return numbers
+
+    rows = features.vectors(context, arms)
+    assert rows.shape == (len(arms), features.dim)
+    for arm, row in zip(arms, rows, strict=True):
+        own = read("per_arm", arms[arm]) if isinstance(arms, dict) else {}
+        block = read("by_arm", context, f"{arm}: ")
+        expected = {"1": 1.0, f"{arm}: 1": 1.0} | read("shared", context) | own | block
+        np.testing.assert_array_equal(row, [expected.get(name, 0.0) * features.scale for name in features.names])
+    if not declaration["per_arm"]:
+        every = features.vectors(context, features.arms)
+        np.testing.assert_array_equal(every, features.vectors(context, declaration["arms"]))
+
+
+def test_arms_of_the_past_may_be_unknown_and_no_arms_are_no_rows() -> None:
+    features = Features(shared={"age": (0, 100)}, by_arm={"age": (0, 100)}, arms=["red", "blue"])
+    known, unknown = features.vectors({"age": 100}, ["blue", "green"], lenient=True) / features.scale
+    assert known.tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    assert unknown.tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert features.vectors({"age": 100}, []).shape == (0, 6)
+
+
 # fmt: off
 WRONG = [
     (("features",), {"intercept": False}), (("shared",), {"shared": "age"}), (("shared",), {"shared": 5}),

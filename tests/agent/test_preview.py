@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
-from support.agents import LIVE, NOON, arm_sets, build_agent, refuses
+from support.agents import LIVE, NOON, arm_sets, assert_same_policy, build_agent, refuses
 from windvane import Agent
+from windvane.agent.preview import learn_outcome
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -32,6 +35,22 @@ def test_predictions_are_those_of_the_next_decision(policy: str) -> None:
         assert scores == sorted(scores, reverse=True)
         assert all(each == predicted[each.arm] for each in ranked)
         agent.reward(decision, float(rng.random() < 0.5), now=NOON + i)
+
+
+@pytest.mark.parametrize("policy", LIVE)
+def test_an_outcome_is_learned_as_update_learns_it(policy: str) -> None:
+    """The agent leaves out only the checks of ``update``: early parts, late rewards, and those before a restart."""
+    agent = build_agent(policy, seed=3)
+    twin = copy.deepcopy(agent.policy)
+    for i, vectors in enumerate(arm_sets(4, 60)):
+        agent.decide(offer(vectors), now=NOON + i, id=str(i))
+        twin.select(vectors[None])
+        for back, weight in ((0, 0.25), (7, 1.0), (40, 0.5)):
+            if i >= back:
+                pending, reward = agent.core.decisions.open[str(i - back)], float((i + back) % 3 == 0)
+                learn_outcome(agent.policy, pending, reward, weight)
+                twin.update(pending.x[None], reward, round=pending.round, weight=weight)
+    assert_same_policy(agent.policy, twin)
 
 
 @pytest.mark.parametrize("policy", ["adaptive", "D-LinTS", "UniformRandom", "MASTER-OFUL"])

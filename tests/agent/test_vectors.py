@@ -9,11 +9,14 @@ import numpy as np
 import pandas
 import polars
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.agents import INF, NAN, RED, refuses
 from support.refusals import rejects
 from windvane import Agent, DLinUCB
 from windvane.agent.vectors import REMEDY
+from windvane.arguments import NORM_SLACK
 
 
 def test_scaling_is_fitted_on_the_first_history_and_then_frozen() -> None:
@@ -53,6 +56,36 @@ def test_a_vector_that_is_too_long_says_what_to_do() -> None:
     for huge in (1e200, 1e308, INF, -INF, NAN):
         refuses(agent, "arms['red']", lambda huge=huge: agent.decide({"red": [huge, 0.1]}), hint="")
     np.testing.assert_allclose(Agent(dim=2, clip=True).core.offer({"red": [300.0, 400.0]}).vectors, [[0.6, 0.8]])
+
+
+LENGTHS = st.floats(0.99, 1.01).filter(lambda length: abs(length - NORM_SLACK) > 1e-12)  # beyond rounding
+
+
+@given(st.lists(LENGTHS, min_size=1, max_size=4), st.booleans(), st.integers(0, 2**32 - 1))
+def test_vectors_up_to_the_bound_are_accepted_in_every_form(lengths: list[float], has_spread: bool, seed: int) -> None:
+    """Lists, tuples, arrays, rows of a matrix in either order of memory; scaled, or used as they are."""
+    rows = np.random.default_rng(seed).normal(size=(len(lengths), 3))
+    rows *= (np.array(lengths) / np.linalg.norm(rows, axis=1))[:, None]
+    spread = 2.0 if has_spread else 1.0
+    agent = Agent(dim=3, L=1.0 / spread, scaling=(np.zeros(3), np.full(3, spread)))
+    named = dict(enumerate(rows))
+    forms = [named, {i: row.tolist() for i, row in named.items()}, {i: tuple(row) for i, row in named.items()}]
+    forms += [rows, np.asfortranarray(rows), rows.tolist()]
+    forms += [pandas.DataFrame(rows), dict(enumerate(map(pandas.Series, rows)))]
+    is_allowed = max(lengths) <= NORM_SLACK
+    for arms in forms:
+        if is_allowed:
+            np.testing.assert_array_equal(agent.core.offer(arms).vectors, rows / spread)
+        else:
+            with rejects("arms", hint=REMEDY):
+                agent.core.offer(arms)
+
+
+def test_vectors_must_not_be_masked() -> None:
+    masked = np.ma.masked_array([0.1, 0.2], mask=[False, True])
+    agent = Agent(dim=2)
+    for vectors in ([masked], [[0.1, 0.2], masked], [masked, pandas.Series([0.1, 0.2])]):
+        refuses(agent, "arms", lambda vectors=vectors: agent.decide(dict(enumerate(vectors))))
 
 
 @pytest.mark.parametrize("frames", [pandas, polars])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.commands import fails
-from support.nodes import NodeForks, ServiceCluster
+from support.nodes import NodeForks, ServiceCluster, find_port
 from support.postgres import Cluster
 from support.server import ARMS, until
 
@@ -18,7 +17,7 @@ from support.server import ARMS, until
 @pytest.fixture(scope="module")
 def server() -> Iterator[Cluster]:
     """A server that wants a password."""
-    settings = {"listen_addresses": "127.0.0.1", "port": 48_000 + os.getpid() % 1000}
+    settings = {"listen_addresses": "127.0.0.1", "port": find_port()}
     running = Cluster(settings, access="host all service 127.0.0.1/32 scram-sha-256\n")
     try:
         running.execute("CREATE ROLE service LOGIN SUPERUSER PASSWORD 'right'")

@@ -152,7 +152,7 @@ def test_a_waiter_that_is_cancelled() -> None:
     """The events are stored all the same, and later ones too."""
 
     async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
-        waiter = asyncio.ensure_future(asyncio.shield(committer.add(make("a"))))
+        waiter = asyncio.ensure_future(committer.add(make("a")))
         await asyncio.sleep(0)
         waiter.cancel()
         await committer.add(make("b"))

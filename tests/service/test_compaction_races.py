@@ -64,7 +64,7 @@ def test_a_repeated_request(service: Local, decisions: list[str], monkeypatch: p
         assert answer.status_code == 201
         assert answer.json()["id"] not in decisions
     else:
-        assert stream.lookup.with_key("k3") is None
+        assert stream.lookup.find_by_key("k3") is None
     assert removed == [EVENTS]
 
 

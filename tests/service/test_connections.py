@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -14,7 +15,7 @@ import uvicorn
 
 from support.server import until
 from windvane.service import connections
-from windvane.service.connections import RESERVED_FILES, limit_connections, raise_file_limit
+from windvane.service.connections import RESERVED_FILES, JoinedWrites, limit_connections, raise_file_limit
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -93,6 +94,44 @@ def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             slow.sendall(GET[:9])
         assert all(map(is_closed, (refused, silent, slow)))
         assert ask(asking).endswith(b"ok")
+
+
+class Wire(asyncio.Transport):
+    """Records what is written, call by call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.calls.append(bytes(data))
+
+    def writelines(self, parts: Any) -> None:
+        self.write(b"".join(parts))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_head_and_the_body_of_an_answer_are_written_together() -> None:
+    async def answer() -> list[bytes]:
+        wire = Wire()
+        transport = JoinedWrites(wire, asyncio.get_running_loop())
+        transport.write(b"head,")
+        transport.write(b"body;")
+        transport.write(b"head of an event stream;")
+        assert len(wire.calls) == 1
+        await asyncio.sleep(0)
+        transport.write(b"")  # nothing to hold
+        transport.write(b"first event;")
+        await asyncio.sleep(0)
+        transport.write(b"last;")
+        transport.close()
+        assert wire.is_closed
+        return wire.calls
+
+    assert asyncio.run(answer()) == [b"head,body;", b"head of an event stream;", b"first event;", b"last;"]
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_a_stream_of_the_same_name_is_not_replaced(
     fill(source, "a", "b", "c")
     fill(target, "b")
     before = read(source), read(target)
-    assert "other streams of the same name: 'b'" in refuse("exists", source, target, move=True)
+    assert "different streams with the same names: 'b'" in refuse("exists", source, target, move=True)
     assert (read(source), read(target)) == before
     assert [copy.stream for copy in copy_streams(source, target, ["a", "c"]).streams] == ["c", "a"]
     with (
@@ -248,7 +248,7 @@ def test_a_damaged_store_is_not_repaired_unasked(tmp_path: Path) -> None:
 def test_the_same_database_under_two_names(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(database_url, "a")
     other = f"{database_url}&options=-clock_timeout%3D100"
-    assert "is also the other store of this command" in refuse("in_use", database_url, other, move=True)
+    assert "both the source and the target of this command" in refuse("in_use", database_url, other, move=True)
     assert [row.name for row in read(database_url).rows] == ["a"]
 
 
@@ -363,7 +363,7 @@ def test_a_stream_that_changed_after_its_copy_is_not_removed(
     copy_streams(source, target)
     with closing(open_store(source)) as store:
         decide(rebuild_stream(store.read_streams()[0], store), store)
-    assert "other streams of the same name: 'a'" in refuse("exists", source, target, move=True)
+    assert "different streams with the same names: 'a'" in refuse("exists", source, target, move=True)
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------

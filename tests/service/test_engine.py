@@ -92,7 +92,7 @@ def test_whatever_waits_for_the_disk_is_known(monkeypatch: pytest.MonkeyPatch, s
     again = operate(service, "reward", first["id"], 1.0)
     assert read_body(again)["status"] == "unchanged"
     assert {event.kind for event in again.events} <= {CLOSED}
-    assert operate(service, "add_reward", parts, 0.5, "p") == (part.status, part.body, [])
+    assert operate(service, "add_reward", parts, 0.5, "p") == part._replace(events=[])
     late = [operate(service, "reward", expired, 1.0) for _ in range(2)]
     assert [read_body(done)["status"] for done in late] == ["expired"] * 2
     assert [len(done.events) for done in late] == [1, 0]

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,8 @@ def fixed_draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = itertools.count()
 
-    for module, name in (("streams", "token_hex"), ("store.events", "token_bytes")):
-        draws = {"token_hex": lambda size: draw(size).hex(), "token_bytes": draw}
-        monkeypatch.setattr(f"windvane.service.{module}.secrets", SimpleNamespace(**{name: draws[name]}))
+    for module in ("streams", "store.events"):
+        monkeypatch.setattr(f"windvane.service.{module}.draw_bytes", draw)
     monkeypatch.setattr("windvane.service.streams.CLOSING_SECONDS", 1e9)  # how many are closed at once takes no time
     return reset
 

@@ -114,7 +114,7 @@ def test_parts_that_are_stored_while_they_are_looked_up(tmp_path: Path, monkeypa
             return events
 
         monkeypatch.setattr(store, "find_events", read_before_the_commit)
-        assert [event.number for event in lookup.of_decision(decision)] == [1, 2]
+        assert [event.number for event in lookup.find_by_decision(decision)] == [1, 2]
 
 
 # --- threads and recoveries ------------------------------------------------------------------------------------------
@@ -218,6 +218,7 @@ def test_many_streams_created_at_once_on_a_slow_disk(service: Local, monkeypatch
 def test_operations_run_in_threads_while_a_commit_takes_long(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk may hang on reads, too: a look-up of a key must not hold up the event loop."""
     monkeypatch.setattr(operations, "SLOW_COMMIT_SECONDS", 0.01)
+    decision = service.decide(key="k")["id"]
     with monkeypatch.context() as patch:
         writing = Gate(patch, service.store, "append")
         first, _ = ask_in_thread(service.decide)
@@ -232,7 +233,7 @@ def test_operations_run_in_threads_while_a_commit_takes_long(service: Local, mon
             gate.go.set()
         for thread in (first, second):
             thread.join()
-    assert answers[0]["id"] == service.decide(key="k")["id"]
+    assert answers[0]["id"] == decision
 
 
 # --- refits ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,8 +159,9 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
     never stopped: the choices depend on every bit of the state."""
     monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 3)
     monkeypatch.setattr(snapshots, "SNAPSHOT_SHARE", 1e9)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_PAUSE", 0.0)
     ids, results = iter([""]), []
-    monkeypatch.setattr(streams, "secrets", SimpleNamespace(token_hex=lambda _: next(ids)))
+    monkeypatch.setattr(streams, "draw_bytes", lambda _: bytes.fromhex(next(ids)))
     for lives in (1, 4):
         ids, clock[0], rng = iter(f"{i:016x}" for i in range(1000)), 1000.0, random.Random(2)
         service = Local(tmp_path / f"{lives}.db")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import secrets
+import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
 from windvane.agent.refit import prepare_refit
 from windvane.agent.shared import SharedCore
-from windvane.agent.times import read_clock, to_seconds
+from windvane.agent.times import read_clock
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.links import Link
@@ -168,8 +168,8 @@ class Agent(SharedCore):
             offer = self._core.offer(arms, context)
             if id is not None and not isinstance(id, str):
                 raise ArgumentError("id", id, "a string that no other decision has")
-            key = secrets.token_hex(8) if id is None else str.__str__(id)
-            decision = self._core.decide(offer, id=key, now=_read_time(now))
+            key = os.urandom(8).hex() if id is None else str.__str__(id)
+            decision = self._core.decide(offer, id=key, now=read_clock(now))
             decisions = self._core.tally.decisions
             if decisions % CHECK_EVERY == 0:
                 self._alert_log.log(self._core.alerts, decisions, "agent")
@@ -216,7 +216,7 @@ class Agent(SharedCore):
 
     def _preview(self, arms: Any, context: Mapping[str, Any] | None, now: float | datetime | None) -> Preview:
         with self._lock:
-            return self._core.preview(self._core.offer(arms, context), now=_read_time(now))
+            return self._core.preview(self._core.offer(arms, context), now=read_clock(now))
 
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> RewardStatus:
         """Record the reward of a decision. It is weighted by the age of the decision.
@@ -242,7 +242,7 @@ class Agent(SharedCore):
             No decision has this id; or the decision already has another reward.
         """
         with self._lock:
-            return self._core.reward(_id_of(decision), value, now=_read_time(now)).status
+            return self._core.reward(_id_of(decision), value, now=read_clock(now)).status
 
     def add_reward(
         self, decision: Decision | str, value: float, *, now: float | datetime | None = None
@@ -260,7 +260,7 @@ class Agent(SharedCore):
         ('recorded', 'recorded')
         """
         with self._lock:
-            return self._core.add_reward(_id_of(decision), value, now=_read_time(now))[0].status
+            return self._core.add_reward(_id_of(decision), value, now=read_clock(now))[0].status
 
     def history(
         self,
@@ -299,7 +299,7 @@ class Agent(SharedCore):
             The number of rows.
         """
         with self._lock:
-            at = self._core.clock.read(_read_time(now))
+            at = self._core.clock.read(read_clock(now))
             learned = self._core.learn_history(
                 rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=at
             )
@@ -311,7 +311,7 @@ class Agent(SharedCore):
         :meth:`decide` and :meth:`reward` do this too. Call it to get the list, or while an agent is idle.
         """
         with self._lock:
-            return self._core.expire(now=_read_time(now))
+            return self._core.expire(now=read_clock(now))
 
     def configure(self, **changes: Any) -> None:
         """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending``, ``epsilon`` or ``features``.
@@ -435,10 +435,6 @@ class Agent(SharedCore):
     def __repr__(self) -> str:
         counts, policy = self._core.counts, self._core.policy
         return f"Agent({policy.name}, dim={policy.dim}, {counts.decisions} decisions, {counts.pending} pending)"
-
-
-def _read_time(now: float | datetime | None) -> float:
-    return read_clock() if now is None else to_seconds("now", now)
 
 
 def _id_of(decision: Decision | str) -> str:

@@ -45,8 +45,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.agent.delays import LOOKS, DelayModel
-from windvane.agent.features import check_flag, check_name, check_names
 from windvane.agent.info import RecentShare
+from windvane.agent.names import check_flag, check_name, check_names
 from windvane.agent.pending import ClosedOutcome, Pending
 from windvane.arguments import LARGEST, NORM_SLACK, check_number, check_whole
 from windvane.errors import ArgumentError, WindvaneError, format_value
@@ -99,7 +99,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
         "columns": core.encoder.columns,
         "tally": dataclasses.asdict(core.tally),
         "times": [core.clock.first, core.clock.last],
-        "closed": [[key, *outcome] for key, outcome in core.decisions.closed.items()],
+        "closed": list(core.decisions.closed.items()),
         "recent": [list(core.recently_projected.marks), list(core.recently_dropped.marks)],
         "calibration": core.calibration.to_plain(),
         "pace": core.pace.to_plain(),
@@ -114,6 +114,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
             except TypeError:
                 expected = "a number, a string or a list of these in an agent that is saved"
                 raise ArgumentError(name, value, expected) from None
+        document["closed"] = [[key, *outcome] for key, outcome in document["closed"]]
         document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
         fixed = map(attrgetter(*FIXED), pending)
         rows = [(x, *numbers, *others) for numbers, (x, *others) in zip(fixed, changing, strict=True)]

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from windvane.agent.features import check_flag, check_name
+from windvane.agent.names import check_flag, check_name
 from windvane.arguments import check_whole
 from windvane.errors import ArgumentError
 from windvane.links import Link, Poisson

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane import theory
-from windvane.agent.features import KINDS, Features, list_values
+from windvane.agent.features import KINDS, Features
+from windvane.agent.names import list_values
 from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
 from windvane.policies.registry import Signature

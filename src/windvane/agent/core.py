@@ -128,10 +128,10 @@ class AgentCore:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # all arguments are valid from here on
         if self.closes_due:
-            self.expire(now=at, room=1)
+            self._expire(at, room=1)
         if self.early is not None:
             for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
-                self._update(pending, outcome, weight)
+                learn_outcome(self.policy, pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
         preferred = index = int(policy.select(vectors[None])[0])
@@ -225,7 +225,7 @@ class AgentCore:
     def _close_due(self, pending: Pending, at: float) -> bool:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
         if self.closes_due:
-            self.expire(now=at)
+            self._expire(at)
         if not pending.is_open:  # it may already be forgotten, if many were closed at once
             self.decisions.closed.setdefault(
                 pending.decision.id, ClosedOutcome(pending.reward, None, pending.is_partial)
@@ -248,7 +248,7 @@ class AgentCore:
         if outcome is not None:
             try:
                 if weight > 0.0:
-                    self._update(pending, outcome, weight)
+                    learn_outcome(self.policy, pending, outcome, weight)
             except Exception:  # raised by a custom policy or link
                 self.decisions.reopen(pending)
                 raise
@@ -262,23 +262,19 @@ class AgentCore:
         """Return the weight of the part of an outcome that is not learned yet."""
         return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
 
-    def _update(self, pending: Pending, outcome: float, weight: float) -> None:
-        """Let the policy learn an outcome."""
-        learn_outcome(self.policy, pending, outcome, weight)
-
     # --- timeouts --------------------------------------------------------------------------------------------------
 
     def expire(self, *, now: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
         """Close the decisions whose timeout has passed, and drop the oldest until ``room`` more may be open; at most
         ``most`` of them. Returns how each was closed, the oldest first."""
+        return self._expire(self.clock.read(now), room, most)
+
+    def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
+        """:meth:`expire` at a time that the clock has read."""
         closed: list[ClosedDecision] = []
-        at, tally = self.clock.read(now), self.tally
-        while self.decisions and len(closed) != most:
-            oldest = self.decisions.oldest()
-            is_dropped = not self._is_overdue(oldest, at)
-            if is_dropped and len(self.decisions) + room <= self.max_pending:
-                break
-            is_miss = oldest.reward is None
+        tally = self.tally
+        while len(closed) != most and (oldest := self._find_due(at, room)) is not None:
+            is_dropped, is_miss = not self._is_overdue(oldest, at), oldest.reward is None
             learned = None if is_dropped else self.default_reward if is_miss else oldest.reward
             self._close(oldest, oldest.reward, learned, is_dropped)
             self.recently_dropped.add(is_dropped)
@@ -303,8 +299,15 @@ class AgentCore:
 
     def is_due(self, now: float) -> bool:
         """Whether :meth:`expire` would close a decision."""
-        at, count = self.clock.read(now), len(self.decisions)
-        return count > self.max_pending or (count > 0 and self._is_overdue(self.decisions.oldest(), at))
+        return self._find_due(self.clock.read(now)) is not None
+
+    def _find_due(self, at: float, room: int = 0) -> Pending | None:
+        """Return the oldest decision if it must be closed: it is overdue, or ``room`` more would be too many."""
+        count = len(self.decisions.open)
+        if count == 0 or (self.reward_timeout is None and count + room <= self.max_pending):
+            return None
+        oldest = self.decisions.oldest()
+        return oldest if count + room > self.max_pending or self._is_overdue(oldest, at) else None
 
     def is_overdue(self, id: str, now: float) -> bool:
         """Whether a decision is still open although its timeout has passed."""

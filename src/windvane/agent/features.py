@@ -13,73 +13,20 @@ A number without a range is used unscaled and is not bounded.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from windvane.arguments import LARGEST, Array, check_between, check_number
+from windvane.agent.feature_fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
+from windvane.agent.names import check_flag, check_names, find_repeated, list_values
+from windvane.arguments import LARGEST, Array, Index, check_between
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
-LARGEST_NAME = 2**63  # bound on integer names: they fit into 64 bits
 FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers, and all of the history
 CONSTANT = 1e-12  # a standard deviation below this part of the largest value is rounding
 KINDS = ("shared", "per_arm", "by_arm")
-PLAIN_NUMBERS = (float, int)
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field: a number with a range, a number without one, or a category."""
-
-    name: str
-    low: float | None = None
-    high: float | None = None
-    values: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of its coordinates."""
-        return [self.name] if self.values is None else [f"{self.name} = {value}" for value in self.values]
-
-    def encode(self, owner: Path, value: Any, clip: bool) -> list[float]:
-        """Return ``value`` as numbers; ``owner`` is the path of the mapping that it comes from."""
-        if self.values is not None:
-            if not isinstance(value, str) or value not in self.values:
-                raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
-            return [float(value == each) for each in self.values]
-        low, high = self.low, self.high
-        if low is None or high is None:
-            return [check_number((*owner, self.name), value, "that is finite", math.isfinite)]
-        if not isinstance(value, PLAIN_NUMBERS) or not low <= value <= high:  # the usual case needs no closer check
-            where = (*owner, self.name)
-            number = check_number(where, value, "that is finite", math.isfinite)
-            if not clip and not low <= number <= high:
-                hint = "declare a wider range, or clip=True"
-                raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
-            value = min(max(number, low), high)
-        return [2.0 * (value - low) / (high - low) - 1.0]
-
-    def encode_past(self, owner: Path, value: Any) -> list[float]:
-        """Return a value from before the field was declared, as numbers; zeros if it cannot be encoded."""
-        try:
-            return self.encode(owner, value, clip=True)
-        except ArgumentError:
-            return [0.0] * len(self.columns)
-
-    def declaration(self) -> dict[str, Any]:
-        """Return the field as JSON-compatible data."""
-        if self.values is not None:
-            return {"values": list(self.values)}
-        return {} if self.low is None else {"low": self.low, "high": self.high}
-
-
-Fields = Sequence[str] | Mapping[str, Any]
-"""Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
 
 
 class Features:
@@ -96,7 +43,7 @@ class Features:
         clip: bool = False,
     ) -> None:
         self.shared, self.per_arm, self.by_arm = (
-            _parse_fields(kind, fields) for kind, fields in zip(KINDS, (shared, per_arm, by_arm), strict=True)
+            parse_fields(kind, fields) for kind, fields in zip(KINDS, (shared, per_arm, by_arm), strict=True)
         )
         self.arms = tuple(check_names("arms", arms))
         self.intercept, self.clip = check_flag("intercept", intercept), check_flag("clip", clip)
@@ -113,11 +60,13 @@ class Features:
         owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
         self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
-        self._block = np.array(block)
+        self._block, self._steps = np.array(block), np.arange(len(block))
         self._head = self.intercept + sum(len(field.columns) for field in (*self.shared, *self.per_arm))
-        starts = [self._head + i * len(self._block) for i in range(len(self.arms))]
-        self._own_block = {arm: slice(i, i + len(self._block)) for arm, i in zip(self.arms, starts, strict=True)}
-        self.dim = self._head + len(self.arms) * len(self._block)
+        self._block_starts = {arm: self._head + i * len(block) for i, arm in enumerate(self.arms)}
+        self.dim = self._head + len(self.arms) * len(block)
+        self._declared_places = self._places(
+            [i * self.dim + start for i, start in enumerate(self._block_starts.values())]
+        )
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
@@ -169,41 +118,49 @@ class Features:
         ``lenient``: the rows are from the past, when other fields and arms may have been declared; values that cannot
         be encoded are 0 in their coordinates.
         """
-        numbers = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
-        shared, block = numbers[self._shared], numbers[self._block]
+        encoded = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
+        shared = encoded[self._shared]
         rows = np.zeros((len(arms), self.dim))
         rows[:, : len(shared)] = shared
-        own_fields = arms if isinstance(arms, Mapping) else None
-        for row, arm in zip(rows, arms, strict=True):
-            if own_fields is not None or self._arm_fields:
-                own = {} if own_fields is None else own_fields[arm]
-                row[len(shared) : self._head] = self._encode(("arms", arm), own, self._arm_fields, lenient)[1:]
-            if self.arms and not (lenient and arm not in self._own_block):
-                if arm not in self._own_block:
-                    raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
-                row[self._own_block[arm]] = block
+        if arms is self.arms and not self._arm_fields:  # all declared arms, whose places are known
+            places = self._declared_places
+        else:
+            places = self._places(self._read_arms(arms, rows[:, len(shared) : self._head], lenient))
+        rows.put(places, encoded[self._block])  # repeats the block for every arm
         return rows
 
-    def _encode(self, owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field], lenient: bool) -> Array:
+    def _read_arms(self, arms: Sequence[Name] | Mapping[Name, Any], own: Array, lenient: bool) -> list[int]:
+        """Write the arms' own fields to the rows of ``own``. Return where their blocks start in all rows together."""
+        own_fields, starts = arms if isinstance(arms, Mapping) else None, []
+        for row, arm in enumerate(arms):
+            if own_fields is not None or self._arm_fields:
+                values = {} if own_fields is None else own_fields[arm]
+                own[row] = self._encode(("arms", arm), values, self._arm_fields, lenient)[1:]
+            if arm in self._block_starts:
+                starts.append(row * self.dim + self._block_starts[arm])
+            elif self.arms and not lenient:
+                raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
+        return starts
+
+    def _places(self, starts: list[int]) -> Index:
+        """Return the places of all coordinates of the blocks that start at ``starts``."""
+        return np.array(starts, dtype=np.int64)[:, None] + self._steps
+
+    def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> Array:
         """Return 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
-        numbers = [1.0]
         if lenient:
-            for name, field in fields.items():
-                numbers += field.encode_past(owner, values.get(name) if isinstance(values, Mapping) else None)
+            numbers = encode_past_fields(fields, owner, values)
         else:
-            _check_keys(owner, values, fields)
-            for name, field in fields.items():
-                numbers += field.encode(owner, values[name], self.clip)
-        scaled: Array = np.array(numbers)
-        scaled *= self.scale
-        return scaled
+            numbers = encode_fields(fields, owner, values, self.clip)
+        encoded: Array = np.array([1.0, *numbers]) * self.scale
+        return encoded
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean
         with :data:`FIT_SPREAD` standard deviations on each side."""
         for i, (context, own) in enumerate(zip(contexts, arms, strict=True)):
-            _check_keys(("contexts", i), context, self._context_fields)
-            _check_keys(("arms", i), own, self._arm_fields)
+            check_keys(("contexts", i), context, self._context_fields)
+            check_keys(("arms", i), own, self._arm_fields)
         ranges = {}
         for name in self.open_fields:
             kind, rows = ("contexts", contexts) if name in self._context_fields else ("arms", arms)
@@ -228,97 +185,3 @@ class Features:
             "intercept": self.intercept,
             "clip": self.clip,
         }
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return ``value`` as a Python bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise ArgumentError(name, value, "True or False")
-    return bool(value)
-
-
-def check_sequence(argument: str | Path, values: Any) -> list[Any]:
-    """Return the entries of an ordered collection as a list."""
-    is_unordered = isinstance(values, str | bytes | Mapping | set | frozenset)
-    if is_unordered or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise ArgumentError(argument, values, "a list")
-    return list(values)
-
-
-def check_names(argument: str, names: Any) -> list[Name]:
-    """Return the names of arms: texts or whole numbers, all different."""
-    checked = [check_name(argument, name) for name in check_sequence(argument, names)]
-    if repeated := find_repeated(checked):
-        raise ArgumentError(argument, names, "distinct names", got=f"{repeated[0]!r} twice")
-    return checked
-
-
-def find_repeated(values: Sequence[Any]) -> list[Any]:
-    """Return the values that occur more than once."""
-    return [value for value, times in Counter(values).items() if times > 1] if len(set(values)) < len(values) else []
-
-
-def check_name(argument: str | Path, name: Any) -> Name:
-    """Return a name as a plain string or integer, whatever library or enumeration it comes from."""
-    if isinstance(name, str) and name:
-        return str.__str__(name)
-    if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
-        return int(name)
-    raise ArgumentError(argument, name, "the name of an arm: a string that is not empty, or an integer below 2**63")
-
-
-def list_values(values: Iterable[Any], most: int = 12) -> str:
-    """Return the first few values, for an error message."""
-    texts = [repr(value) for value in values]
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
-
-
-def _parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
-    if isinstance(declaration, Mapping):
-        return tuple(_parse_field((kind, name), name, entry) for name, entry in declaration.items())
-    if isinstance(declaration, str) or not isinstance(declaration, Sequence):
-        raise ArgumentError(kind, declaration, "a list of field names, or a mapping from names to ranges or values")
-    fields = tuple(_parse_field((kind, name), name, None) for name in declaration)
-    if repeated := find_repeated(fields):
-        raise ArgumentError((kind, repeated[0].name), declaration, "declared once", got="twice")
-    return fields
-
-
-def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
-    if not isinstance(name, str) or not name:
-        raise ArgumentError(path, name, "named by a string")
-    name = str.__str__(name)
-    if isinstance(declaration, Mapping):
-        if set(declaration) == {"values"}:
-            declaration = check_sequence(path, declaration["values"]) or ()
-        elif set(declaration) == {"low", "high"}:
-            declaration = (declaration["low"], declaration["high"])
-        elif declaration:
-            raise ArgumentError(path, dict(declaration), "a mapping with `low` and `high`, or with `values`")
-        else:
-            declaration = None
-    if declaration is None:
-        return Field(name)
-    if isinstance(declaration, list | tuple):
-        if declaration and all(isinstance(value, str) for value in declaration):
-            if len(set(declaration)) < len(declaration):
-                raise ArgumentError(path, declaration, "a list of distinct strings")
-            return Field(name, values=tuple(str.__str__(value) for value in declaration))
-        if len(declaration) == 2:
-            low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
-            if low < high:
-                return Field(name, low, high)
-    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of strings")
-
-
-def _check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
-    if not isinstance(values, Mapping):
-        raise ArgumentError(owner, values, "a mapping from the names of its fields to values")
-    if values.keys() == fields.keys():
-        return
-    for name in (name for name in fields if name not in values):
-        raise ArgumentError((*owner, name), None, "given", got="nothing")
-    for name in (name for name in values if name not in fields):
-        close = get_close_matches(str(name), list(fields), 1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
-        raise ArgumentError((*owner, name), values[name], "a declared field", hint=hint)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent.features import Features, check_name, check_sequence
+from windvane.agent.features import Features
+from windvane.agent.names import check_name, check_sequence
 from windvane.agent.times import Clock, to_seconds
 from windvane.agent.vectors import ArmEncoder, check_matrix, read_frame
 from windvane.arguments import Array, check_real_array

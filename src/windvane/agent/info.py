@@ -148,8 +148,8 @@ def find_alerts(core: AgentCore) -> list[Alert]:
             f"the estimate was at the norm bound S={S:g} in {core.recently_projected} decisions, so predictions may be "
             f"far from the rewards; {remedy}, or declare features with narrower ranges"
         )
-    lag, memory = _lag(core), memory_of(core.policy, is_late=True)
-    if lag > memory * ROUNDING:
+    lag = _lag(core)
+    if lag > 0.0 and lag > (memory := memory_of(core.policy, is_late=True)) * ROUNDING:
         unit, length = ("seconds", TICK) if core.clock.by_clock else ("decisions", 1.0)
         messages["timeout_exceeds_memory"] = (
             f"rewards are learned {lag * length:.3g} {unit} after their decision, at the timeout, but the policy "

@@ -109,7 +109,7 @@ class PendingDecisions:
         return id in self.open or id in self.closed
 
     def oldest(self) -> Pending:
-        return next(iter(self))
+        return next(iter(self.open.values()))
 
     def add(self, pending: Pending) -> None:
         self.open[pending.decision.id] = pending

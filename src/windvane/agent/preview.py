@@ -16,7 +16,10 @@ from windvane.errors import ArgumentError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo
+from windvane.policies.inputs import Feedback
 from windvane.records import Prediction
+
+ONE_LANE = np.array([True])  # the mask of the lane that has a reward
 
 
 class Preview(NamedTuple):
@@ -51,8 +54,9 @@ def preview(policy: Policy, clock: Clock, offer: Offer, at: float, due: Due) -> 
 
 
 def learn_outcome(policy: Policy, pending: Pending, outcome: float, weight: float) -> None:
-    """Let a policy learn an outcome, passed as arrays that need no conversion."""
-    policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
+    """Let a policy learn an outcome, which needs no check: the vector, the round and the reward were checked before."""
+    x, reward, decided, weights = pending.x[None], np.array([outcome]), np.array([pending.round]), np.array([weight])
+    policy.learn(Feedback(x, reward, decided, np.array([policy.latest_round - pending.round]), weights, ONE_LANE))
 
 
 def read_scores(policy: Policy) -> tuple[DecisionInfo, Array]:

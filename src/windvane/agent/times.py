@@ -47,9 +47,9 @@ def format_duration(value: Any) -> Any:
     return f"{value.total_seconds():.6f}s" if isinstance(value, timedelta) else value
 
 
-def read_clock() -> float:
-    """Return the time now in seconds since 1970, to the microsecond."""
-    return time.time_ns() // 1000 / 1e6
+def read_clock(now: float | datetime | None = None) -> float:
+    """Return the time of a call in seconds since 1970, to the microsecond: ``now``, or that of the system clock."""
+    return time.time_ns() // 1000 / 1e6 if now is None else to_seconds("now", now)
 
 
 def to_seconds(name: str | Path, when: float | str | datetime) -> float:

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent.features import CONSTANT, Features, check_flag, check_names
+from windvane.agent.features import CONSTANT, Features
+from windvane.agent.names import check_flag, check_names
 from windvane.arguments import NORM_SLACK, Array, check_array, check_positive, check_real_array, check_whole
 from windvane.errors import ArgumentError
 from windvane.frames import frame_arms, frame_columns, is_frame, order_columns
+from windvane.kernels.scoring import NO_PROBLEM, check_points
 from windvane.records import Name
 
+PLAIN_VECTORS = frozenset((list, tuple, np.ndarray))  # types of vectors that are neither labelled nor masked
 FIT_MARGIN = 1.25  # how much longer a vector may be than the longest of the history
 REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
 
@@ -78,16 +81,23 @@ class Scaling:
     ) -> Array:
         """Return scaled ``rows``, which may be the same array. ``argument`` and ``names`` are for
         errors; ``longest`` is a bound on the norms of ``rows``, where one is known."""
-        if self.is_identity and longest <= self.L:
-            scaled = rows
-        else:
+        scaled = rows
+        if not self.is_identity:
+            longest = math.inf
             with np.errstate(over="ignore", invalid="ignore"):
                 scaled = (rows - self.center) / self.spread
-                norms = np.sqrt(np.square(scaled).sum(axis=1))
-            if not (norms <= self.L * NORM_SLACK).all():
-                self._refuse_unless_clipped(scaled, norms, argument, names)
-                scaled = scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None]
+        if longest > self.L and not are_shorter(scaled, self.L * NORM_SLACK):
+            scaled = self._clip(scaled, argument, names)
         return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
+
+    def _clip(self, scaled: Array, argument: str, names: Sequence[Name] | None) -> Array:
+        """Return vectors of length at most L, some of which are longer now."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.sqrt(np.square(scaled).sum(axis=1))
+        if (norms <= self.L * NORM_SLACK).all():  # equal to it up to rounding
+            return scaled
+        self._refuse_unless_clipped(scaled, norms, argument, names)
+        return np.asarray(scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None])
 
     def _refuse_unless_clipped(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> None:
         is_bad = ~np.isfinite(norms) if not np.isfinite(norms).all() else norms > self.L * NORM_SLACK
@@ -98,6 +108,13 @@ class Scaling:
         if not self.clip:
             expected, got = f"a vector of norm at most L = {self.L:g}", f"a norm of {norms[row]:.6g}"
             raise ArgumentError(where, vector, expected, got=got, hint=self.remedy)
+
+
+def are_shorter(rows: Array, longest: float) -> bool:
+    """Return whether all rows are finite and have norms of at most ``longest``."""
+    is_present = np.empty((1, len(rows)), dtype=bool)
+    is_present.fill(True)
+    return check_points(rows[None], is_present, longest)[0] == NO_PROBLEM
 
 
 class ArmEncoder:
@@ -192,9 +209,11 @@ def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list
     if not isinstance(arms, Mapping):
         rows = check_matrix("arms", arms, dim)
         return list(range(len(rows))), rows, columns
-    names, vectors = check_names("arms", list(arms)), _align(list(arms.values()))
+    names, vectors = check_names("arms", list(arms)), list(arms.values())
+    is_plain = PLAIN_VECTORS.issuperset(map(type, vectors))
+    vectors = vectors if is_plain else _align(vectors)
     try:
-        if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
+        if not is_plain and any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
             raise ArgumentError("arms", vectors, "vectors without masked entries")
         return names, check_matrix("arms", vectors, dim), columns
     except ValueError:
@@ -221,7 +240,7 @@ def _align(vectors: list[Any]) -> list[Any]:
 def check_matrix(argument: str, rows: Any, dim: int) -> Array:
     """Return ``rows`` as a new array [n, dim]."""
     expected = f"an array with rows of {dim} numbers"
-    matrix = np.array(check_real_array(argument, rows, expected))
+    matrix = np.array(check_real_array(argument, rows, expected), order="C")
     if matrix.ndim != 2 or matrix.shape[1] != dim:
         raise ArgumentError(argument, rows, expected, got=f"an array of shape {matrix.shape}")
     return matrix

@@ -162,23 +162,25 @@ class FilterBank(KernelState):
 
     def assess(self, arms: Array, factors: Array) -> Assessment:
         """Let the acting expert of each lane, at a quantile of the weights from fast to slow, assess its arms."""
-        theta, out = np.empty((len(arms), arms.shape[2])), np.empty((3, *arms.shape[:2]))
+        n, K, d = arms.shape
+        theta, out = np.empty((n, d)), np.empty((3, n, K))
         with self.lock:
             self.kernels.assess_lanes(
                 arms, factors, self.indices, self.lanes, self.beliefs, self.dense, self.work, theta, out
             )
-            return Assessment(self.lanes["acting"].copy(), theta, *out)
+            return Assessment(self.lanes["acting"].copy(), theta, out[0], out[1], out[2])
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. If a custom link raises or returns a non-finite value, nothing changes."""
         with self.lock:
-            arrays = ("lanes", "beliefs", "dense") if self.link.code < 0 else ()
-            before = {name: getattr(self, name).copy() for name in arrays}
+            before: dict[str, Any] = {}
+            if self.link.code < 0:
+                before = {name: getattr(self, name).copy() for name in ("lanes", "beliefs", "dense")}
             try:
                 self.kernels.learn_lanes(
                     x, reward, age, weight, mask, self.indices, self.lanes, self.beliefs, self.dense, self.work
                 )
-                if arrays:
+                if before:
                     check_finite(self.link, self.dense, self.beliefs["loss"])
             except BaseException:
                 vars(self).update(before)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from windvane.agent.features import Features, list_values
+from windvane.agent.features import Features
+from windvane.agent.names import list_values
 from windvane.errors import ArgumentError
 from windvane.logs.scan import FieldSummary, LogScan
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.agent.features import Features, Field
+from windvane.agent.feature_fields import Field
+from windvane.agent.features import Features
 from windvane.arguments import Array, Index, Mask
 from windvane.logs.formats.conversions import parse_number
 from windvane.logs.log import LogBatch

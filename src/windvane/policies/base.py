@@ -161,7 +161,7 @@ class Policy(InputChecks, Configured, Stateful):
         return {}
 
     def learn(self, feedback: Feedback) -> None:
-        """Learn checked rewards."""
+        """Learn checked rewards. :meth:`update` checks them; an agent has checked its own when they came in."""
         raise NotImplementedError
 
     def pass_time(self, rounds: float) -> None:

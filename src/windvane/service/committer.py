@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from windvane.service.promises import Promise
 from windvane.service.store import Erasure, Event, EventStore, FencedError, Snapshot
 
-Promise = asyncio.Future[None]
 NO_EPOCHS: Mapping[int, int] = {}
 NO_EPOCH = -1  # of a stream that was written without one
 
@@ -101,7 +101,7 @@ class Committer:
         """
         batch = self._batch
         if batch.promise is None:
-            batch.promise = self._loop.create_future()
+            batch.promise = Promise()
         if self._failure is not None:
             _break(batch, self._failure)
             return batch.promise
@@ -149,7 +149,7 @@ class Committer:
             self._writing = batch
             self._queue.put(batch)
         else:  # nothing to store: the promise is for earlier events
-            batch.promise.set_result(None)
+            batch.promise.keep()
             self._submit()
 
     def _write(self) -> None:
@@ -197,11 +197,10 @@ class Committer:
             self._on_failure(error)
             return
         assert batch.promise is not None
-        batch.promise.set_result(None)
+        batch.promise.keep()
         self._submit()
 
 
 def _break(batch: _Batch, error: Exception) -> None:
-    if batch.promise is not None and not batch.promise.done():
-        batch.promise.set_exception(error)
-        batch.promise.exception()  # or asyncio complains if nobody waits for it
+    if batch.promise is not None:
+        batch.promise.break_(error)

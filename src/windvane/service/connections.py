@@ -21,6 +21,7 @@ except ImportError:  # not on Windows, which has no such limit
 MAX_CONNECTIONS = 10_000
 RESERVED_FILES = 128  # descriptors for the store, its readers, exports and the system
 FIRST_SECONDS = 20.0  # within which the headers of the first request must arrive
+HAS_ARRIVED = "windvane.has_arrived"  # in the scope: whether the whole body has, so that nobody must wait for it
 REFUSED_SECONDS = 1.0  # in which a connection over the limit must send a request to get an answer
 
 _BODY = Problem("overloaded", "the service has too many connections; try again", retry_after=1).to_json()
@@ -43,6 +44,40 @@ def raise_file_limit() -> int:
     return MAX_CONNECTIONS if soft == unlimited else max(1, min(MAX_CONNECTIONS, soft - RESERVED_FILES))
 
 
+class JoinedWrites:
+    """A transport that holds what is written until the next write or the end of this turn of the event loop.
+
+    uvicorn writes the head and the body of an answer one after the other: together they are one system call and one
+    packet, and wake the client once.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        """Write ``data`` after what is held, or hold it."""
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.writelines((held, data))
+        elif data:
+            self._held = data
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Write what is held, and close the connection."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with a limit on connections. One over it gets a problem document."""
 
@@ -55,7 +90,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_refused:
             self.transport = transport
         else:
-            super().connection_made(transport)
+            super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         seconds = REFUSED_SECONDS if self._is_refused else FIRST_SECONDS
         self._deadline = self.loop.call_later(seconds, transport.close)
 
@@ -71,6 +106,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self._has_asked = True
             self._cancel()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.scope[HAS_ARRIVED] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()

@@ -1,4 +1,4 @@
-"""How operations on streams are executed: one at a time on each stream, long ones in threads.
+"""Execute operations on streams: one at a time on each stream, long ones in threads.
 
 If an operation fails, its events are discarded and its stream is rebuilt; the others are not affected.
 """
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from windvane.agent.times import read_clock
 from windvane.service.event_lookup import EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.readiness import refuse_read
@@ -24,7 +25,7 @@ from windvane.service.turns import hold, is_slow, measure, wait_while_held
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
-SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
+SLOW_COMMIT_SECONDS = 0.1  # if a commit takes longer, operations run in threads, because they may read the disk
 REBUILDING = "it is being rebuilt after a failure"
 
 log = logging.getLogger("windvane.service")
@@ -45,7 +46,7 @@ class Operations:
             done = await self.operate(stream, operation, size=size, decision=decision)
         except Problem as problem:
             if problem.status < 500:
-                await journal.commit(stream)  # also what it was refused for, such as another reward
+                await journal.commit(stream)  # store the events that the refusal relies on, such as another reward
             raise
         await journal.commit(stream)
         return done
@@ -55,15 +56,20 @@ class Operations:
     ) -> Done:
         """Execute an operation and hand its events over, without waiting for the disk.
 
-        ``size``: bytes of the request, infinity if it takes long; ``decision``: the one that gets a reward, which may
-        be due to be closed first.
+        ``size``: bytes of the request, infinity if it takes long. ``decision``: the id of the decision that gets a
+        reward; if its timeout has passed, it is closed first.
         """
-        await wait_while_held(stream)  # and change it before anything else is waited for
-        if decision is not None:
-            await self._engine.timeouts.wait_for(stream, decision)
-        done = await self._engine.lookups.execute(stream, lambda: self._execute(stream, operation, size))
+        engine = self._engine
+        if stream.busy is not None:
+            await wait_while_held(stream)  # no other wait may come between this one and the change
+        if decision is not None and stream.is_overdue(decision, read_clock()):
+            await engine.timeouts.wait_for(stream, decision)
+        if engine.store.is_remote:
+            done = await engine.lookups.execute(stream, lambda: self._execute(stream, operation, size))
+        else:
+            done = await self._execute(stream, operation, size)
         if stream.has_backlog:
-            self._engine.timeouts.begin(stream)
+            engine.timeouts.begin(stream)
         return done
 
     async def _execute(self, stream: Stream, operation: Callable[[], Done], size: float) -> Done:
@@ -84,8 +90,10 @@ class Operations:
 
     @contextlib.contextmanager
     def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
-        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
-        ``time.perf_counter()`` of its start, if that was before."""
+        """Run an operation inside the block. If it fails, discard its events and rebuild the stream.
+
+        ``began``: the ``time.perf_counter()`` at which the operation began, if that was before the block.
+        """
         engine = self._engine
         engine.refuse_if_replaced(stream)
         engine.journal.refuse_if_full()
@@ -105,13 +113,13 @@ class Operations:
                 engine.fail(error)
                 raise refuse_read(error) from None
             self._set_aside(stream)
-            raise Problem("internal", "the operation failed; the server's log says why") from None
+            raise Problem("internal", "the operation failed; the log of the server says why") from None
         engine.journal.add_work(stream, time.perf_counter() - began)
 
     def _set_aside(self, stream: Stream) -> None:
-        """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
+        """Rebuild a stream whose operation failed: its memory may be ahead of its log. Others are not affected."""
         engine = self._engine
-        if engine.streams.get(stream.name) is not stream:  # it was in a thread while all streams were rebuilt
+        if engine.streams.get(stream.name) is not stream:  # all streams were rebuilt during the operation
             return
         engine.unavailable[stream.name] = REBUILDING
         del engine.streams[stream.name]
@@ -122,15 +130,16 @@ class Operations:
         try:
             await engine.journal.flush()  # until all events of the stream are on disk
             rebuilt = await run_persistently(rebuild_stream, stream.row, engine.store)
-        except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
-            engine.fail(error)
+        except STORE_ERRORS as error:  # the disk failed: all streams are rebuilt once it can be read
+            if self._is_current(stream):
+                engine.fail(error)
             return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
             if self._is_current(stream):
                 engine.unavailable[name] = str(error)
             return
-        if engine.failure is None and self._is_current(stream):  # else all streams were rebuilt meanwhile
+        if engine.failure is None and self._is_current(stream):  # otherwise all streams were rebuilt in the meantime
             rebuilt.epochs = stream.epochs
             engine.install(rebuilt)
             del engine.unavailable[name]

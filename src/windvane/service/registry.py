@@ -95,33 +95,40 @@ class Registry:
             self._since = 0.0
 
     async def remove(self, name: str) -> None:
-        """Remove a stream, served or not, with everything of it."""
-        await asyncio.shield(self._engine.tasks.run_to_end(self._remove(name)))
+        """Remove a stream with all of its data, whether or not it is served.
 
-    async def _remove(self, name: str) -> None:
+        This may take long if the stream has many events, but only this request waits for it.
+        """
+        is_known = await asyncio.shield(self._engine.tasks.run_to_end(self._begin_removal(name)))
+        await self._purge()  # including the events that a failed earlier request has left
+        if not is_known:
+            raise unknown_stream(name)
+        log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+
+    async def _begin_removal(self, name: str) -> bool:
+        """Remove a stream but not its events. Return whether the stream existed."""
         engine, placement = self._engine, self._engine.placement
         async with self.changing:
             engine.refuse_if_not_ready()
             if placement is not None:
                 await placement.prepare(name)
             if name not in engine.rows:
-                await self._purge()
-                raise unknown_stream(name)
+                return False
             epoch = None if placement is None else placement.find_epoch(name)
             row = engine.rows[name]
             with engine.removing(row):
                 try:
                     await engine.journal.flush()  # until all of its events are stored
-                    await run_persistently(partial(engine.store.remove_stream, row, epoch=epoch))
+                    await run_persistently(partial(engine.store.begin_removal, row, epoch=epoch))
                 except FencedError:
                     raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
                     raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
-            log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+        return True
 
     async def _purge(self) -> None:
-        """Delete what is left of a stream whose removal failed half-way, before a repeated request says it is gone."""
+        """Delete the events of removed streams."""
         try:
             await run_persistently(self._engine.store.purge)
         except STORE_ERRORS as error:

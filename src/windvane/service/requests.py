@@ -301,13 +301,24 @@ def parse_decision(raw: bytes) -> tuple[Any, Any]:
         arms, context = document.get("arms"), document.get("context")
         if isinstance(arms, dict | list):
             _check_size(("arms",), arms, MAX_ARMS)
-            for name, entry in arms.items() if isinstance(arms, dict) else enumerate(arms):
-                _check_size(("arms", name), str(name), MAX_TEXT)
-                _check_entry(("arms", name), entry)
+            if not _are_short_vectors(arms):
+                for name, entry in arms.items() if isinstance(arms, dict) else enumerate(arms):
+                    _check_size(("arms", name), str(name), MAX_TEXT)
+                    _check_entry(("arms", name), entry)
         _check_entry(("context",), context)
     except ValueError as error:
         raise invalid(error) from None
     return arms, context
+
+
+def _are_short_vectors(arms: dict[str, Any] | list[Any]) -> bool:
+    """Return whether all arms are vectors, and these and their names are short: the usual case, without a loop."""
+    entries, names = (list(arms.values()), arms) if isinstance(arms, dict) else (arms, ())
+    return (
+        {list}.issuperset(map(type, entries))
+        and max(map(len, entries), default=0) <= MAX_DIM
+        and max(map(len, names), default=0) <= MAX_TEXT
+    )
 
 
 def _check_entry(path: Path, entry: Any) -> None:

@@ -20,6 +20,9 @@ from windvane.service.turns import LARGE_DIM, hold, wait_while_held
 SNAPSHOT_EVENTS = 2000
 SNAPSHOT_SECONDS = 1.0  # of operations
 SNAPSHOT_SHARE = 0.2  # largest share of time for the snapshots of a stream: large snapshots are rarer
+SNAPSHOT_PAUSE = 1.0
+"""Seconds at least between two snapshots of a stream: each delays other requests by some milliseconds, which more than
+1 % of the requests of a busy stream would notice. A replay takes at most about as much longer."""
 LARGE_COUNT = 20_000  # open decisions whose copy takes less than 10 ms
 START_SHARE = 0.1  # a start whose replay took this share of the limit makes a snapshot at once
 
@@ -86,7 +89,8 @@ class Snapshots:
                 log.exception("no snapshot of stream %r could be made", stream.name)
             finally:
                 progress.is_packing = False
-                progress.earliest = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
+                seconds = time.monotonic() - began
+                progress.earliest = time.monotonic() + max(seconds / SNAPSHOT_SHARE, SNAPSHOT_PAUSE)
 
         return save()
 

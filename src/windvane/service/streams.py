@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
+from windvane.service.random_bytes import draw_bytes
 from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
@@ -40,11 +40,15 @@ CLOSED_TOGETHER = 8  # decisions between two checks of the time
 
 
 class Done(NamedTuple):
-    """The answer of an operation, and the events that must be on disk before it is sent (none: a repeated answer)."""
+    """The answer of an operation, and the events that must be on disk before it is sent (none: a repeated answer).
+
+    ``decision``: the id of the decision that was made.
+    """
 
     status: int
     body: bytes
     events: list[Event]
+    decision: str | None = None
 
 
 class Stream(StreamState):
@@ -59,7 +63,7 @@ class Stream(StreamState):
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
-        self.is_gone = False  # whether another node has taken it
+        self.is_taken_over = False  # whether another node has taken it
         self.is_removed = False
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
@@ -82,11 +86,11 @@ class Stream(StreamState):
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        id_ = secrets.token_hex(8)
+        id_ = draw_bytes(8).hex()
         self._expire(now, room=1)
         body = to_json(self.core.decide(offer, id=id_, now=now))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
-        return Done(201, body, self.take_events())
+        return Done(201, body, self.take_events(), id_)
 
     def reward(self, decision: str, value: float, now: float) -> Done:
         """Record the reward of a decision. Repeating the same reward changes nothing."""
@@ -103,7 +107,7 @@ class Stream(StreamState):
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
         if self.archived is not None and not is_part:
-            for event in self.lookup.of_decision(decision):
+            for event in self.lookup.find_by_decision(decision):
                 if event.kind == kinds.REWARDED and event.outcome["value"] == value:
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
         self.refuse_if_archived()
@@ -128,7 +132,7 @@ class Stream(StreamState):
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Treat a reward as the agent does for a closed decision, if only the log still has the decision."""
         record, known = self.find_decision(decision), PendingDecisions()
-        is_partial = any("sum" in event.outcome for event in self.lookup.of_decision(decision))
+        is_partial = any("sum" in event.outcome for event in self.lookup.find_by_decision(decision))
         known.closed[decision] = ClosedOutcome(record.reward, record.late_reward, is_partial)
         if not is_part:
             return known.repeat_reward(decision, value), value
@@ -192,7 +196,7 @@ class Stream(StreamState):
         return Done(200, to_json(self.info()), self.take_events())
 
     def unarchive(self, now: float) -> Done:
-        """Let an archived stream decide and learn again. Timeouts that passed meanwhile have passed."""
+        """Let an archived stream decide and learn again. Timeouts that passed while it was archived take effect."""
         if self.archived is not None:
             self.archived = None
             self._log(kinds.UNARCHIVED, now, b"{}")
@@ -265,7 +269,7 @@ class Stream(StreamState):
 
     def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
         """Return the earlier answer to a request with this key. ``is_same``: whether that request was the same."""
-        event = None if key is None else self.lookup.with_key(key)
+        event = None if key is None else self.lookup.find_by_key(key)
         if event is None:
             return None
         if event.request is None and event.request_digest is not None:
@@ -275,8 +279,10 @@ class Stream(StreamState):
         if event.kind in REFITS:
             report = {"event": event.number, **event.outcome}
             return Done(200, to_json(report if event.kind == kinds.REFITTED else self.info()), [])
-        if event.kind in (kinds.DECIDED, kinds.HISTORY):
-            return Done(201 if event.kind == kinds.DECIDED else 200, event.outcome_json, [])
+        if event.kind == kinds.DECIDED:
+            return Done(201, event.outcome_json, [], event.decision)
+        if event.kind == kinds.HISTORY:
+            return Done(200, event.outcome_json, [])
         status = "expired" if event.kind == kinds.LATE else "recorded"
         return Done(200, _write_receipt(event.decision or "", status, event.outcome["sum"]), [])
 
@@ -284,7 +290,7 @@ class Stream(StreamState):
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        return describe_decision(self.core, check_decision(decision, self.lookup.of_decision(decision)))
+        return describe_decision(self.core, check_decision(decision, self.lookup.find_by_decision(decision)))
 
     def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
         """Return the model's predictions for the arms in a request, without deciding."""

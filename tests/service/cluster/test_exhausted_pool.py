@@ -76,7 +76,7 @@ def test_a_stream_is_loaded_as_soon_as_there_is_a_connection(service: Local, mon
 
 def test_a_stream_is_deleted_as_soon_as_there_is_a_connection(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = threading.Event()
-    remove = service.store.remove_stream
+    remove = service.store.begin_removal
 
     def note(*arguments: object, **options: object) -> None:
         try:
@@ -85,7 +85,7 @@ def test_a_stream_is_deleted_as_soon_as_there_is_a_connection(service: Local, mo
             refused.set()
             raise
 
-    monkeypatch.setattr(service.store, "remove_stream", note)
+    monkeypatch.setattr(service.store, "begin_removal", note)
     with ThreadPoolExecutor(1) as thread:
         with exhausted(service, monkeypatch):
             deletion = thread.submit(service.request, "DELETE", SHOP)

@@ -21,7 +21,7 @@ def test_a_keeper_opens_another_session(cluster: Cluster, database: str, peers: 
 
 def test_a_keeper_rests_while_another_node_is_there(peers: Peers) -> None:
     first, second = peers.start("a", "b")
-    first.keeper.rest()
+    first.keeper.step_down()
     until(lambda: second.count_owned() == COUNT)
     assert (first.count_owned(), first.owned) == (0, {})
     assert len(first.keeper.map.nodes) == 1
@@ -33,7 +33,7 @@ def test_a_keeper_that_resumes_soon_keeps_its_shards(peers: Peers) -> None:
     """A commit was only slow."""
     first, _ = peers.start("a", "b", lease=60.0, tick=20.0)
     epochs = dict(first.keeper.epochs)
-    first.keeper.rest()
+    first.keeper.step_down()
     first.keeper.release([next(iter(epochs))])  # after at least one step
     first.keeper.resume()
     until(lambda: first.count_owned() == 32)
@@ -43,7 +43,7 @@ def test_a_keeper_that_resumes_soon_keeps_its_shards(peers: Peers) -> None:
 def test_a_keeper_that_is_alone_keeps_its_shards(peers: Peers) -> None:
     (first,) = peers.start("a")
     deadline = first.keeper.deadline
-    first.keeper.rest()
+    first.keeper.step_down()
     until(lambda: first.keeper.deadline > deadline + 1.0)
     assert first.count_owned() == COUNT
     second = peers.add("b").start()

@@ -27,7 +27,7 @@ from windvane.service.cluster.membership import (
 )
 from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.postgres.expulsion import check_migration, sweep
+from windvane.service.store.postgres.eviction import check_migration, sweep
 from windvane.service.store.postgres.schema import write_meta
 from windvane.service.store.records import StoreError
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.peers import build_node, expire, fence, read_owners
 from windvane.service.cluster.membership import (
-    MOST_LEASE_SECONDS,
+    MAX_LEASE_SECONDS,
     add_missing,
     join,
     leave,
@@ -21,7 +21,7 @@ from windvane.service.cluster.membership import (
 )
 from windvane.service.cluster.shard_map import Holding
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.postgres.expulsion import CHANNEL, sweep
+from windvane.service.store.postgres.eviction import CHANNEL, sweep
 
 LEASE = 60.0
 COUNT = 8
@@ -120,7 +120,7 @@ def test_the_map_tells_who_owns_what(connection: Connection) -> None:
     assert reading.map.find_missing(COUNT) == []
     assert not reading.needs_sweep
     assert 0 < reading.next_expiry <= LEASE
-    assert reading.present == {"a", "b"}
+    assert reading.instances == {"a", "b"}
 
 
 def test_rows_beyond_the_count_are_ignored(connection: Connection) -> None:
@@ -152,7 +152,7 @@ def test_a_lease_that_ran_out_shows_in_the_map(connection: Connection) -> None:
     assert reading.next_expiry < 0
     assert [node.name for node in reading.map.nodes] == ["b"]
     assert reading.map.owners == {}
-    assert reading.present == {"a", "b"}
+    assert reading.instances == {"a", "b"}
     assert not read_map(connection, COUNT, "a").needs_sweep  # a node renews its own lease
 
 
@@ -188,7 +188,7 @@ def test_impossible_leases_are_ended(connection: Connection, until: str, removed
     assert sweep(connection, COUNT).removed == removed
     reading = read_map(connection, COUNT)
     assert not reading.needs_sweep
-    assert reading.next_expiry <= MOST_LEASE_SECONDS
+    assert reading.next_expiry <= MAX_LEASE_SECONDS
 
 
 # --- shards ----------------------------------------------------------------------------------------------------------

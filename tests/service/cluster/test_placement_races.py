@@ -174,6 +174,29 @@ def test_a_stream_is_lost_and_taken_again_while_it_is_loaded(
     assert list_keys(node) == ["first"]
 
 
+def test_an_error_of_before_a_recovery_begins_no_other(
+    node: Local, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that was silent is given up after the streams were rebuilt over another one."""
+
+    def fail(*_: Any) -> None:
+        raise DatabaseError("the database has not answered for 5 s")
+
+    gate = Gate(fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "rebuild_stream", gate)
+        change_epoch(node)
+        until(lambda: gate.count == 1)
+    before = node.engine.recoveries
+    node.loop.call_soon_threadsafe(node.engine.fail, DatabaseError("the connection is lost"))
+    until(lambda: node.engine.recoveries > before)
+    assert decide(node, pool, "new").result(30).status_code == 201
+    gate.open()
+    for key in ("next", "last"):
+        assert decide(node, pool, key).result(30).status_code == 201
+    assert (node.engine.recoveries, node.engine.failure) == (before + 1, None)
+
+
 def test_a_stream_is_created_in_an_epoch_that_ends_meanwhile(node: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was stored, so it was created: a repetition would say that it exists."""
     add = node.store.add_stream

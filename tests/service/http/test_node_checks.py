@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import random
 import re
 import socket
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ QUICK = {"PAUSE_SECONDS": 0.3, "RETRY_SECONDS": 0.2}
 
 
 class Relay(Listener):
-    """Passes every connection on to one of several servers, in turn."""
+    """Passes every connection on to one of several servers, at random: in turn, one node might always get its own."""
 
     def __init__(self, *targets: str, port: int = 0) -> None:
-        self._targets = itertools.cycle(targets)
+        self._targets, self._rng = targets, random.Random(1)
         super().__init__(port)
 
     def handle(self, connection: socket.socket) -> None:
-        host, _, port = next(self._targets).rpartition(":")
+        host, _, port = self._rng.choice(self._targets).rpartition(":")
         with socket.create_connection((host, int(port))) as server:
             while request := read_message(connection):
                 server.sendall(request)
@@ -75,12 +75,30 @@ def test_nobody_answers_at_the_address_of_a_node(nodes: ServiceCluster) -> None:
     assert wrong.call("POST", "/v1/streams", {"name": stream, "dim": 2})[0] == 201  # who asks it gets answers
 
 
+def test_nodes_ask_no_proxy(nodes: ServiceCluster) -> None:
+    """A proxy of the environment would see the secret and the tokens."""
+    with ScriptedServer(make_answer({})) as proxy:
+        names = ("HTTP_PROXY", "http_proxy", "ALL_PROXY")
+        nodes.settings["environment"] = dict.fromkeys(names, proxy.address) | dict.fromkeys(
+            ("NO_PROXY", "no_proxy"), ""
+        )
+        first = nodes.start("a")
+        far = nodes.start("b", wait=False, node_url="http://node.invalid:8000")
+        until(lambda: "b" in read_reachable(first))
+        until(lambda: "b" in nodes.read_owners().values() and first.read_owners() == nodes.read_owners())
+        stream = next(name for i in range(999) if nodes.find_owner(name := f"s{i}") is far)
+        status, problem = first.call("POST", "/v1/streams", {"name": stream, "dim": 2})
+        assert (status, problem["cause"]) == (503, "unreachable")
+    assert not proxy.requests
+
+
 def test_an_address_that_is_right_later(nodes: ServiceCluster) -> None:
     """A proxy in front of the node was started after it."""
     nodes.start("a")
     port = find_port()
     node = nodes.start("b", wait=False, node_url=f"http://127.0.0.1:{port}")
     until(lambda: node.find_cause() == "address")
+    until(lambda: "no node reaches this one" in node.log.read_text())
     with Relay(node.address, port=port):
         nodes.wait_until_balanced()
         until(lambda: "this node can be reached at its address" in node.log.read_text())
@@ -120,14 +138,33 @@ def test_an_address_at_which_another_program_answers(nodes: ServiceCluster) -> N
         assert f"another server answers at {other.address}" in node.call("GET", "/readyz")[1]["detail"]
 
 
+def test_another_program_at_the_address_of_a_node_gets_no_tokens(nodes: ServiceCluster) -> None:
+    """Nor the secret of the nodes, which comes with every request that is forwarded. Its answers may have no end."""
+    endless = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{"
+    with ScriptedServer(endless) as other:
+        first = nodes.start("a")
+        nodes.start("b", wait=False, node_url=other.address)
+        until(lambda: "another program" in first.log.read_text())
+        until(lambda: first.read_owners() == nodes.read_owners())
+        stream = next(name for i in range(999) if nodes.find_owner(name := f"s{i}") is nodes.nodes["b"])
+        status, problem = first.call("GET", f"/v1/streams/{stream}", authorization="Bearer wv_x")
+        assert (status, problem["cause"]) == (503, "unreachable")
+        assert f"another server answers at {other.address}" in problem["detail"]
+        sent = b"".join(other.requests)
+    assert b"GET /healthz" in sent
+    assert b"/v1/streams" not in sent
+    assert b"wv_x" not in sent
+
+
 def test_the_address_of_a_load_balancer(nodes: ServiceCluster) -> None:
     """It leads to either node: sometimes to the right one."""
     ports = [find_port(), find_port()]
     with Relay(*(f"127.0.0.1:{port}" for port in ports)) as balancer:
         nodes.start("a", wait=False, port=ports[0])
         node = nodes.start("b", wait=False, port=ports[1], node_url=balancer.address)
-        until(lambda: node.find_cause() == "address")  # at first perhaps because the other one does not listen yet
-        until(lambda: "another server answers" in node.call("GET", "/readyz")[1].get("detail", ""))
+        until(lambda: node.find_cause() == "address")
+        # The first checks may find nothing, while the other node is starting.
+        until(lambda: "another server answers" in node.call("GET", "/readyz")[1]["detail"])
 
 
 def test_a_proof_is_for_those_who_know_the_secret(nodes: ServiceCluster) -> None:

@@ -436,7 +436,7 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
         first = service.decide(key="k")
         before = service.state()
         zero_in_place(service, "events_by_key")
-        answer = service.post("/v1/streams/shop/decisions", {}, headers={"idempotency-key": "other"})
+        answer = service.post("/v1/streams/shop/decisions", {}, headers={"idempotency-key": "k"})
         assert read_problem(answer, 503)["code"] == "unavailable"
         service.wait_until_ready()
         assert service.state() == before

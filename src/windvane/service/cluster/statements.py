@@ -1,8 +1,8 @@
-"""The statements of the lease protocol; :mod:`windvane.service.cluster.membership` says what they are for."""
+"""The SQL statements of the lease protocol; :mod:`windvane.service.cluster.membership` explains them."""
 
 from __future__ import annotations
 
-from windvane.service.store.postgres.expulsion import NEW_EPOCH
+from windvane.service.store.postgres.eviction import NEW_EPOCH
 
 JOIN = """
 WITH stored AS (SELECT value FROM meta WHERE name = 'format' FOR SHARE),

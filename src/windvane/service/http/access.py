@@ -80,13 +80,18 @@ class Access:
     """
 
     def __init__(self, store: TokenStore, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
-        self._store, self._closed, self._report = store, closed, report
+        self._store, self.is_closed, self._report = store, closed, report
         self._limiter = RateLimiter(rate)
         self.charge = self._limiter.charge
         self._tokens: dict[str, Token] = {}
         self._has_tokens = True  # until they are read, nobody is admitted
         self._read = -math.inf
         self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether :meth:`refresh` has nothing to do."""
+        return time.monotonic() - self._read < RELOAD
 
     async def refresh(self, *, may_fail: bool = False) -> None:
         """Read the tokens, unless that was done less than :data:`RELOAD` seconds ago: in a thread, once for all
@@ -101,12 +106,11 @@ class Access:
                 raise
 
     async def _refresh(self) -> None:
-        if time.monotonic() - self._read < RELOAD:
+        if self.is_fresh:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._reload())
-            # Or asyncio logs a traceback if it fails once nobody waits for it any more.
-            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:
@@ -129,12 +133,12 @@ class Access:
 
     def needs_token(self, *, is_forwarded: bool = False) -> bool:
         """Return whether a token is needed, as of the last :meth:`refresh`."""
-        return self._has_tokens or (self._closed and not is_forwarded)
+        return self._has_tokens or (self.is_closed and not is_forwarded)
 
     @property
     def is_locked(self) -> bool:
         """Whether nobody is admitted, because other machines can reach this one and there is no token."""
-        return self._closed and not self._has_tokens
+        return self.is_closed and not self._has_tokens
 
     def _note_changes(self, tokens: dict[str, Token]) -> None:
         """Log which tokens came and went since they were read last."""

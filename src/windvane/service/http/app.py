@@ -20,6 +20,7 @@ from windvane.service.engine import Engine
 from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
+from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.node_checks import NodeChecks
@@ -81,9 +82,10 @@ def create_app(
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
-    forwarder = None if engine.placement is None else Forwarder(engine.placement.read_secret)
     closing = closing or asyncio.Event()
-    checks = None if engine.placement is None else NodeChecks(engine.placement, access, closing)
+    placement = engine.placement
+    checks = None if placement is None else NodeChecks(placement, access, closing)
+    forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -112,9 +114,9 @@ def create_app(
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing
     app.state.forwarder, app.state.checks = forwarder, checks
-    if engine.placement is not None and forwarder is not None and checks is not None:
-        engine.placement.find_problem = checks.find_problem
-        engine.placement.on_map += [forwarder.note_map, checks.note_map]
+    if placement is not None and forwarder is not None and checks is not None:
+        placement.find_problem = checks.find_problem
+        placement.on_map += [forwarder.note_map, checks.note_map]
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -124,7 +126,7 @@ def create_app(
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        forwarder=forwarder,
+        json_routes=JsonRoutes(app, _handle), forwarder=forwarder,
     )  # fmt: skip
 
 

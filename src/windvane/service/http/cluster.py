@@ -1,4 +1,4 @@
-"""The cluster over HTTP: its map, and lists that concern all of its nodes."""
+"""The cluster over HTTP: its map, and lists that are merged from all nodes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from windvane.service.turns import Pauses, wait_while_changing
 if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
 
-LIST_SECONDS = 5.0  # that other nodes may take for their lists
-NOT_SERVED = "no node serves it now, or the one that does has not answered; try again"
+LIST_SECONDS = 5.0  # how long other nodes may take to return their lists
+NOT_SERVED = "no node serves this stream now, or its node has not answered; try again"
 
 
 def describe_cluster(engine: Engine) -> ClusterInfo:
-    """Return the nodes and the shards that each of them owns; a service on a file is no cluster."""
+    """Return the nodes and the shards that each of them owns. A service on a file has no nodes."""
     placement = engine.placement
     if placement is None or placement.keeper is None:
         return ClusterInfo(node=None if placement is None else placement.node.name, shards=0, nodes=[], unowned=[])
@@ -49,7 +49,7 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
 
 
 async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
-    """Add the number of streams of every node, unless the database does not tell."""
+    """Add the number of streams of every node, unless the database cannot be read."""
     if not info.nodes or engine.failure is not None or engine.placement is None:
         return info
     with contextlib.suppress(*STORE_ERRORS):
@@ -64,7 +64,7 @@ async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
 async def list_streams(request: Request, engine: Engine, limit: int, after: str) -> dict[str, Any]:
     """Return a page of the list of streams. In a cluster, every node lists its own streams.
 
-    Streams of shards that no list is about, since a node does not answer or a shard is moving, are unavailable.
+    If no list covers a shard, because a node does not answer or the shard is moving, its streams are unavailable.
     """
     own, placement = await _list_own(engine, limit, after), engine.placement
     if placement is None or placement.keeper is None or request.scope.get(IS_FORWARDED):
@@ -76,9 +76,10 @@ async def list_streams(request: Request, engine: Engine, limit: int, after: str)
 
 
 def merge_lists(parts: Sequence[Mapping[str, Any]], unserved: Iterable[dict[str, str]], limit: int) -> dict[str, Any]:
-    """Return one page of the lists of several nodes, each of which begins at the same place, and of unserved streams.
+    """Merge the pages of several nodes, which begin at the same name, and the unserved streams into one page.
 
-    A node's page that ends earlier than the others leaves out streams that come before theirs: the page ends there.
+    A page that was cut off has a name ``next``, after which its node has more streams. The merged page therefore ends
+    at the first of these names.
     """
     streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
     entries = [*(entry for part in parts for entry in part["unavailable"]), *unserved]
@@ -107,20 +108,20 @@ async def _ask_others(request: Request, keeper: Keeper, limit: int, after: str) 
 
 
 async def _list_own(engine: Engine, limit: int, after: str) -> dict[str, Any]:
-    """Return the streams of this node, and for other nodes the shards that the list is about."""
+    """Return the streams of this node and, in a cluster, the shards that the list covers."""
     placement = engine.placement
     before = {} if placement is None else placement.list_known()
     names = sorted(name for name in engine.rows if name > after and name not in engine.unavailable)
     page: list[Any] = []
     pauses = Pauses(engine.turnstile)
     for name in names[:limit]:
-        if name in engine.rows:  # still
+        if name in engine.rows:  # the stream has not been removed since
             try:
                 stream = await engine.find(name)
             except ElsewhereError:
                 continue
             except Problem:
-                if name in engine.unavailable:  # it could not be loaded, and is listed with the reason
+                if name in engine.unavailable:  # it could not be loaded, and is listed as unavailable
                     continue
                 if placement is None or placement.is_current(name, before.get(placement.shard_of(name))):
                     raise

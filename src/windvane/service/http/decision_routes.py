@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from fastapi import Body, Query, Response
 from pydantic import GetPydanticSchema
-from pydantic_core import from_json
 
 from windvane import records, service_records
 from windvane.agent.times import read_clock
@@ -18,13 +17,13 @@ from windvane.service.http.endpoints import (
     At,
     DecisionId,
     IdempotencyKey,
-    JsonRoute,
     Limit,
     Target,
     make_router,
     respond,
     respond_done,
 )
+from windvane.service.http.json_routes import JsonRoute
 from windvane.service.http.middleware import CHARGE
 from windvane.service.problems import Problem
 from windvane.service.streams import Done
@@ -67,7 +66,7 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
     done = await at.engine.operations.carry_out(
         at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()), size=len(body)
     )
-    return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
+    return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{done.decision}")
 
 
 @outcomes.post("/{stream}/predict", response_model=records.Predictions)

@@ -12,10 +12,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from windvane.records import to_json
+from windvane.service.connections import HAS_ARRIVED
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import AbortedTransferError, Exchange
 from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
+from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
@@ -66,10 +68,11 @@ class ServiceMiddleware:
         most_bytes: int,
         hosts: frozenset[str] | None,
         log_requests: bool,
+        json_routes: JsonRoutes,
         forwarder: Forwarder | None = None,
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
-        self._forwarder = forwarder
+        self._json_routes, self._forwarder = json_routes, forwarder
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
@@ -90,7 +93,11 @@ class ServiceMiddleware:
                 await self._compressing(scope, receive, exchange.send)
             else:
                 body = scope[BODY] = await self._read_body(scope, exchange.headers, receive)
-                await self.app(scope, _replay(body, receive), exchange.send)
+                response = await self._json_routes.respond(scope, receive, body)
+                if response is None:
+                    await self.app(scope, _replay(body, receive), exchange.send)
+                else:
+                    await response(scope, receive, exchange.send)
         except Problem as problem:
             response = respond(problem)
             if b"upgrade" in exchange.headers:
@@ -113,7 +120,7 @@ class ServiceMiddleware:
 
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
-        if scope["path"] not in PUBLIC:
+        if not self._access.is_fresh and scope["path"] not in PUBLIC:
             # Metrics say why the store cannot be read, so they must not depend on it.
             await self._access.refresh(may_fail=scope["path"] == METRICS)
         self._check(scope, exchange)
@@ -167,22 +174,27 @@ class ServiceMiddleware:
         media_type = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
         if media_type != b"application/json":
             raise Problem("not-json", "the body must be application/json")
-        body = bytearray()
+        if scope.get(HAS_ARRIVED):
+            return await self._receive(scope, receive)
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientDisconnect
-                    body += message.get("body", b"")
-                    if len(body) > self._most_bytes:
-                        raise self._too_large()
-                    if len(body) > SMALL_BODY:
-                        self._load.grow(scope, len(body))
-                    if not message.get("more_body", False):
-                        return bytes(body)
+                return await self._receive(scope, receive)
         except TimeoutError:
             raise Problem("too-slow", f"the body must arrive within {BODY_SECONDS:g} seconds") from None
+
+    async def _receive(self, scope: Scope, receive: Receive) -> bytes:
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            if len(body) > self._most_bytes:
+                raise self._too_large()
+            if len(body) > SMALL_BODY:
+                self._load.grow(scope, len(body))
+            if not message.get("more_body", False):
+                return bytes(body)
 
 
 def _remove_port(host: str) -> str:

@@ -19,7 +19,6 @@ from windvane.service.http import cluster
 from windvane.service.http.endpoints import (
     At,
     IdempotencyKey,
-    JsonRoute,
     Limit,
     ReadyEngine,
     StreamName,
@@ -28,6 +27,7 @@ from windvane.service.http.endpoints import (
     respond_done,
 )
 from windvane.service.http.export import NDJSON, export_log
+from windvane.service.http.json_routes import JsonRoute
 from windvane.service.http.middleware import IS_VALID, PARQUET
 from windvane.service.problems import Problem
 

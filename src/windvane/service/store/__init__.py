@@ -18,6 +18,7 @@ from windvane.service.store.opening import open_store as open_store
 from windvane.service.store.protocol import CheckableStore as CheckableStore
 from windvane.service.store.protocol import ClusterStore as ClusterStore
 from windvane.service.store.protocol import EventStore as EventStore
+from windvane.service.store.protocol import KeyStore as KeyStore
 from windvane.service.store.protocol import OfflineStore as OfflineStore
 from windvane.service.store.protocol import ReadableStore as ReadableStore
 from windvane.service.store.protocol import ServedStore as ServedStore

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from typing import Any, NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.records import to_datetime, to_plain
+from windvane.service.random_bytes import draw_bytes
 from windvane.service.store.records import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
@@ -87,7 +87,7 @@ class Event(NamedTuple):
         """Return the event that follows one whose chain value is ``previous``."""
         salt = digest = None
         if request is not None:
-            salt = secrets.token_bytes(SALT_BYTES)
+            salt = draw_bytes(SALT_BYTES)
             digest = hashlib.sha256(salt + request).digest()
         chain = _extend_chain(previous, stream, number, time, kind, decision, key, outcome_json, digest)
         return cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest, chain)

@@ -26,12 +26,11 @@ def event(number: int, key: str | None = None) -> Event:
 
 @pytest.fixture
 def pg(cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    """A store that soon loses its patience, with an event."""
+    """A store with a short answer timeout and an event."""
     with closing(PostgresStore(cluster.url(database))) as store:
         store.append([event(1, "key")])
     monkeypatch.setattr(connections, "ANSWER_SECONDS", SECONDS)
-    url = cluster.url(database, options="-c statement_timeout=500", connect_timeout=2)
-    with closing(PostgresStore(url, shared=True)) as store:
+    with closing(PostgresStore(cluster.url(database, connect_timeout=2), shared=True)) as store:
         yield store
 
 
@@ -80,16 +79,24 @@ def test_a_commit_does_not_wait_for_a_frozen_session(
     assert [each.number for each in pg.read_events(1)] == [1, 2, 3, 4]
 
 
+def read_at_one_moment(store: PostgresStore) -> int:
+    with store.read_transaction():
+        return store.last_number(1)
+
+
 @pytest.mark.parametrize(
     "read",
     [
         lambda store: store.find_events([(1, "key")]),
         lambda store: store.last_number(1),
         lambda store: store.read_streams(),
-        lambda store: store.check_writable(),
+        lambda store: store.tokens.read(),
+        lambda store: list(store.read_events(1)),
+        lambda store: store.add_stream("new", 1.0, "{}") or store.find_stream("new"),
+        read_at_one_moment,
     ],
 )
-def test_a_lookup_does_not_wait_for_a_frozen_session(
+def test_nothing_short_waits_for_a_frozen_session(
     pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor, read: Callable[[Any], Any]
 ) -> None:
     expected = repeat(lambda: read(pg))
@@ -99,13 +106,22 @@ def test_a_lookup_does_not_wait_for_a_frozen_session(
         assert thread.submit(repeat, lambda: read(pg)).result(20) == expected
 
 
+def test_the_probe_of_a_recovery_does_not_depend_on_an_old_session(
+    pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
+) -> None:
+    """Commits need a new one, too."""
+    write(pg, 2)
+    with cluster.frozen(database):
+        thread.submit(repeat, pg.check_writable).result(20)
+
+
 def test_nothing_waits_for_a_frozen_server(
     pg: PostgresStore, cluster: Cluster, database: str, thread: ThreadPoolExecutor
 ) -> None:
     url = cluster.url(database, connect_timeout=2)
     write(pg, 2)
     with cluster.all_frozen():
-        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1)):
+        for use in (lambda: pg.append([event(3)]), lambda: pg.last_number(1), pg.check_writable):
             for _ in range(2):  # the second one has to connect
                 with rejects(error=DatabaseError):
                     thread.submit(use).result(20)
@@ -141,5 +157,5 @@ def test_a_silence_while_this_process_stood_still_does_not_count(
 
     monkeypatch.setattr(connections.time, "monotonic", jump)
     with pg.pool.borrow() as connection:
-        connection.patience = 3 * connections.LOOK_SECONDS
+        connection.answer_timeout = 3 * connections.MAX_STEP_SECONDS
         assert connection.execute("SELECT pg_sleep(0.15)").fetchall() == [("",)]

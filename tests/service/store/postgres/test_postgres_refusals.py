@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, suppress
 import psycopg
 import pytest
 
+from support.nodes import find_port
 from support.postgres import Cluster
 from support.refusals import rejects
 from windvane.service.store import DatabaseError, StoreError, Token, open_store
@@ -23,7 +24,7 @@ ACCESS = "host all secured 127.0.0.1/32 scram-sha-256\nlocal all barred reject\n
 @pytest.fixture(scope="module")
 def server() -> Iterator[Cluster]:
     """A server that wants passwords of some roles, and has few connections."""
-    settings = {"listen_addresses": "127.0.0.1", "port": 49_000 + os.getpid() % 1000, "max_connections": 6}
+    settings = {"listen_addresses": "127.0.0.1", "port": find_port(), "max_connections": 6}
     running = Cluster({**settings, "superuser_reserved_connections": 1}, access=ACCESS)
     try:
         running.execute("CREATE ROLE secured LOGIN PASSWORD 'right'")
@@ -53,7 +54,7 @@ def test_the_code_of_a_refusal(server: Cluster, monkeypatch: pytest.MonkeyPatch)
         assert Address(url).find_refusal() == code
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
-        assert ("cannot be asked" if code == "F0000" else "refuses the connection") in caught.value.problem
+        assert ("cannot be used" if code == "F0000" else "refuses the connection") in caught.value.problem
         assert str(explain_refusal(code)) in caught.value.problem
         assert "wrong" not in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,11 +14,13 @@ import pytest
 from support import backends
 from support.backends import Databases
 from support.erasing import add_row, make_baseline, make_events
+from support.gates import Gate
 from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import ARMS, Local, read_problem, run_local, until
 from windvane.service.store import DatabaseError, Erasure, Snapshot, StreamRow
 from windvane.service.store.postgres import removal
+from windvane.service.store.postgres import store as store_module
 from windvane.service.store.postgres.store import PostgresStore
 from windvane.service.verification import verify_store
 
@@ -138,14 +141,32 @@ def delete(service: Local) -> Any:
 
 def test_a_repeated_request_is_answered_when_nothing_is_left(service: Local) -> None:
     stream = service.engine.rows["shop"].id
-    read_problem(delete(service), 503)
-    service.wait_until_ready()
-    read_problem(delete(service), 503)
+    for _ in range(2):
+        read_problem(delete(service), 503)
     assert count_rows(service.store, stream)[0] == 16
+    assert service.engine.recoveries == 1  # the other streams are served meanwhile
     assert verify_store(service.store).is_sound
     execute(service, "DROP TRIGGER fail ON events")
     read_problem(delete(service), 404)
     assert count_rows(service.store, stream) == [0, 0, 0, 0]
+
+
+def test_nothing_waits_for_a_long_removal(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a recovery nor a new stream of the same name."""
+    execute(service, "DROP TRIGGER fail ON events")
+    gate = Gate(removal.delete_slice)
+    monkeypatch.setattr(store_module, "delete_slice", gate)
+    with ThreadPoolExecutor(1) as thread, contextlib.ExitStack() as end:
+        end.callback(gate.open)
+        deletion = thread.submit(delete, service)
+        until(lambda: gate.count)
+        service.call(lambda: service.engine.fail(DatabaseError("it has gone")))
+        until(lambda: service.engine.recoveries == 2)
+        service.create()
+        assert not deletion.done()
+        gate.open()
+        assert deletion.result(20).status_code == 204
+    assert service.info()["events"] == 0
 
 
 def test_a_service_finishes_the_removal_of_another_one(service: Local) -> None:

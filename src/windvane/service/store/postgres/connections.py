@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: the address without its password, defaults, errors, and limits of silence."""
+"""Connections to PostgreSQL: addresses without passwords, defaults, errors, and timeouts for silent servers."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from windvane.service.store.postgres.refusals import HINTS, diagnose
 from windvane.service.store.records import DamageError, DatabaseError, StatementError, StoreError
 
-# An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
+# psycopg logs errors that occur while another exception, such as Ctrl-C, is being raised. Without a handler, they would
+# be printed to the terminal.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 DEFAULTS: dict[str, str | int] = {
     "application_name": "windvane",
     "client_encoding": "UTF8",
-    "connect_timeout": 5,  # seconds, for each of several hosts
-    # A server that is gone without closing its connections is noticed after at most 10 s.
+    "connect_timeout": 5,  # seconds, for each host of the address
+    # A server that disappears without closing its connections is noticed after at most 10 s.
     "keepalives_idle": 4,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # milliseconds
 }
-"""Parameters of libpq, unless the address has them."""
+"""Parameters of libpq that apply unless the address sets them."""
 SESSION: dict[str, str | int] = {
     "synchronous_commit": "on",  # a commit is on disk when it returns
     "default_transaction_isolation": r"read\ committed",  # a fence must see the latest epoch
     "idle_in_transaction_session_timeout": 2000,  # milliseconds: a stopped process must not keep its locks
     "statement_timeout": 30_000,
     "lock_timeout": 10_000,
-    # Every frequent query looks few rows up in an index. A plan made while a table was empty must not scan it later.
+    # Every frequent query looks up a few rows in an index. A plan made while a table was empty must not scan it later.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # Workers and compiled plans take longer to start than such a query takes.
+    # Starting workers or compiling a plan takes longer than such a query.
     "max_parallel_workers_per_gather": 0,
     "jit": "off",
 }
-"""Settings of a session, unless ``options`` of the address has them."""
+"""Settings of a session that apply unless ``options`` of the address sets them."""
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 ANSWER_SECONDS = 5.0
-"""For which a server may be silent that has to write events or to find some; other statements have this much longer
-than ``statement_timeout``, with which the server itself ends them."""
-LOOK_SECONDS = 1.0  # psycopg looks more often whether there is an answer; a longer pause is that of this process
+"""How long the server may be silent. For long work, this is added to ``statement_timeout``, after which the server
+itself cancels a statement."""
+MAX_STEP_SECONDS = 1.0  # psycopg polls more often than this; a longer pause means that this process itself was stopped
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
 # How the SQLSTATE begins if the database ends a session or a transaction, or refuses it for now, whatever it reads.
 PASSING = ("08", "25P03", "40", "53", "57")
@@ -63,27 +64,29 @@ _ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that is closed if its server is silent for too long.
 
-    A server that stands still is not noticed by the network, because its kernel acknowledges what is sent.
+    TCP does not notice a frozen server, because the kernel of its machine still acknowledges packets.
 
     Attributes
     ----------
-    patience : float
-        Seconds for which the server may be silent.
+    answer_timeout : float
+        How many seconds the server may be silent.
+    long_timeout : float
+        The same inside :meth:`extend_timeout`.
     """
 
-    patience = ANSWER_SECONDS
+    answer_timeout = long_timeout = ANSWER_SECONDS
 
     @contextlib.contextmanager
-    def hurrying(self) -> Iterator[None]:
-        """Expect answers within :data:`ANSWER_SECONDS`."""
-        patience, self.patience = self.patience, min(self.patience, ANSWER_SECONDS)
+    def extend_timeout(self) -> Iterator[None]:
+        """Let statements in the block take as long as the server allows: they read many rows, or wait for nodes."""
+        answer_timeout, self.answer_timeout = self.answer_timeout, self.long_timeout
         try:
             yield
         finally:
-            self.patience = patience
+            self.answer_timeout = answer_timeout
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Wait for an answer; raise psycopg.OperationalError if none comes."""
+        """Wait for an answer. Raise psycopg.OperationalError if the server is silent for too long."""
         return super().wait(self._limit(gen), *arguments, **options)
 
     def _limit(self, steps: PQGen[RV]) -> PQGen[RV]:
@@ -93,11 +96,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             while True:
                 ready = yield wanted
                 now = time.monotonic()
-                silence = 0.0 if ready else silence + min(now - looked, LOOK_SECONDS)
+                silence = 0.0 if ready else silence + min(now - looked, MAX_STEP_SECONDS)
                 looked = now
-                if silence > self.patience:
+                if silence > self.answer_timeout:
                     self.close()
-                    raise psycopg.OperationalError(f"the database has not answered for {self.patience:g} s")
+                    raise psycopg.OperationalError(f"the database has not answered for {self.answer_timeout:g} s")
                 wanted = steps.send(ready)
         except StopIteration as end:
             result: RV = end.value
@@ -107,7 +110,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 class Address:
     """The address of a database: ``postgresql://user:password@host:port/database?option=value``.
 
-    All parameters of libpq are honoured, also from its environment variables and files.
+    All parameters of libpq work, including those from its environment variables and files.
 
     Attributes
     ----------
@@ -117,18 +120,18 @@ class Address:
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
-        # A password with these characters would end up in the name of the host or the database, and in messages.
+        # Part of a password with these characters would be parsed as the host or the database, and appear in messages.
         before, at, after = rest.partition("@")
         if at and (set("/?") & set(before) or "@" in after):
             raise StoreError(f"{scheme}://...", "refused", f"the address is not valid: {_ENCODE}")
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-        except (psycopg.Error, UnicodeError):  # its text may hold the password
+        except (psycopg.Error, UnicodeError):  # the text of the error may contain the password
             raise StoreError(f"{scheme}://...", "refused", _describe_mistake(rest)) from None
         if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
-        # What libpq takes from its environment variables and files, and what it has as defaults.
+        # The parameters that libpq takes from its environment variables, its files and its defaults.
         known = {item.keyword.decode(): (item.val or b"").decode() for item in psycopg.pq.Conninfo.get_defaults()}
         known = {name: value for name, value in known.items() if value} | given
         self._parameters = {**{name: value for name, value in DEFAULTS.items() if name not in known}, **given}
@@ -141,7 +144,7 @@ class Address:
         self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
-        """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        """Open a connection in autocommit mode. ``settings``: settings of the session."""
         with self.translate_errors():
             connection = Connection.connect(self._build(settings), autocommit=True)
             try:
@@ -149,11 +152,12 @@ class Address:
             except BaseException:
                 connection.close()
                 raise
-            connection.patience = limit + ANSWER_SECONDS if limit else math.inf
+            connection.answer_timeout = ANSWER_SECONDS
+            connection.long_timeout = limit + ANSWER_SECONDS if limit else math.inf
             return connection
 
     def find_refusal(self, **settings: str | int) -> str | None:
-        """Return the SQLSTATE with which the server refuses connections now; None if it does not, or is not there."""
+        """Return the SQLSTATE with which the server refuses connections, None if it accepts them or is down."""
         try:
             for name in self._names:
                 socket.getaddrinfo(name or None, DEFAULT_PORT)
@@ -166,28 +170,28 @@ class Address:
         """Return the connection string of a session."""
         parameters = dict(self._parameters)
         if self._finds_primary and "default_transaction_read_only" not in settings:
-            parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
+            parameters["target_session_attrs"] = "read-write"  # a standby among the hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
-        options.append(self._options)  # what comes last counts
+        options.append(self._options)  # the last setting wins
         return make_conninfo("", **{**parameters, "options": " ".join(options)})
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise :class:`DatabaseError`, without the password, instead of errors of psycopg."""
+        """Convert errors of psycopg to :class:`DatabaseError`, without the password."""
         try:
             yield
         except psycopg.Error as error:
             raise self._translate(error) from None
 
     def _translate(self, error: psycopg.Error) -> DatabaseError:
-        # The details of an error are left out: they hold values of rows.
+        # The details of an error are omitted, because they contain values of rows.
         text = error.diag.message_primary or str(error) or type(error).__name__
         if error.sqlstate in HINTS:
             text = f"{text}; {HINTS[error.sqlstate]}"
         return _choose_kind(error)(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
     def hide_secrets(self, text: str) -> str:
-        """Return ``text`` without the password. libpq does not put it in messages; this makes sure."""
+        """Return ``text`` without secrets. libpq does not put them into messages; this is a second safeguard."""
         for secret in self._secrets:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
@@ -205,7 +209,7 @@ def _choose_kind(error: psycopg.Error) -> type[DatabaseError]:
 
 
 def _describe_mistake(rest: str) -> str:
-    """Return why an address may be wrong, without anything that may be a part of a password."""
+    """Return why an address may be invalid, without anything that may be part of a password."""
     pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
     names = {name for name, _, _ in pairs}
     known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
@@ -216,8 +220,8 @@ def _describe_mistake(rest: str) -> str:
 
 
 def _describe(parameters: dict[str, str]) -> str:
-    """Return an address with user, hosts, ports and database only."""
-    if "service" in parameters and "host" not in parameters:  # a section of a file that libpq reads
+    """Return the address with only the user, the hosts, the ports and the database."""
+    if "service" in parameters and "host" not in parameters:  # a section of a service file of libpq
         return f"postgresql:///?service={quote(parameters['service'])}"
     user = parameters.get("user", "")
     database = quote(parameters.get("dbname", user))
@@ -235,9 +239,9 @@ def _describe(parameters: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def check_replication(connection: Connection) -> Iterator[Connection]:
-    """Yield ``connection``; raise :class:`DatabaseError` if a commit does not wait for the standby to the end.
+    """Yield ``connection``. Raise :class:`DatabaseError` if the wait of a commit for its standby was cancelled.
 
-    PostgreSQL reports success, with a warning, if the wait is cancelled (``pg_cancel_backend``).
+    PostgreSQL reports such a commit as a success, with a warning (after ``pg_cancel_backend``, for example).
     """
     warnings: list[str | None] = []
 
@@ -249,5 +253,5 @@ def check_replication(connection: Connection) -> Iterator[Connection]:
         yield connection
     finally:
         connection.remove_notice_handler(note)
-    if "syncrep.c" in warnings:  # messages are translated, the names of source files are not
-        raise DatabaseError("the wait for the standby was cancelled: it may not have what was committed")
+    if "syncrep.c" in warnings:  # the text of the warning is translated; the name of the source file is not
+        raise DatabaseError("the wait for the standby was cancelled: the standby may lack this commit")

@@ -1,8 +1,8 @@
 """A pool of connections to PostgreSQL.
 
-It is not that of psycopg_pool, which connects in threads of its own and repeats a failed attempt after longer and
-longer pauses: a caller would learn of an unreachable server only by a timeout, without the reason, and a server that is
-back would be found late. Here the caller connects, and fails or succeeds at once.
+psycopg_pool does not fit: it connects in its own threads and retries with growing pauses. A caller would notice an
+unreachable server only by a timeout, without the reason, and would find a restarted server late. In this pool the
+caller itself connects, and succeeds or fails at once.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.records import DatabaseError, NoConnectionError
 
-WAIT_SECONDS = 2.0  # for a connection of the pool; less than lookups may take, so that their requests learn the reason
+WAIT_SECONDS = 2.0  # for a free connection: less than a lookup may take, so that the request fails with this reason
 
 
 def is_usable(connection: Connection) -> bool:
-    """Whether a connection that waits for nothing is open, as far as this machine knows; nothing is sent."""
+    """Return whether an idle connection is open, as far as this machine knows. Nothing is sent."""
     if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
         return False
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)  # without a request, a server only says that it ends the session
+    return not poll.poll(0)  # an idle server sends something only when it ends the session
 
 
 class ConnectionPool:
-    """At most ``size`` connections, for threads that need one for a moment.
+    """At most ``size`` connections, which threads borrow for a moment.
 
     Parameters
     ----------
     address
         The database.
     size
-        Number of connections.
+        The largest number of connections.
     settings
-        Of their sessions.
+        Settings of their sessions.
     """
 
     def __init__(self, address: Address, size: int, **settings: str | int) -> None:
         self.address, self.size, self._settings = address, size, settings
         self._places = threading.Semaphore(size)
         self._guard = threading.Lock()
-        self._idle: list[Connection] = []  # the last one used comes last, and is used first
+        self._idle: list[Connection] = []  # a stack: the connection used last is used next
         self.is_closed = False
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class ConnectionPool:
         """Yield a connection. Raise :class:`NoConnectionError` if none becomes free in time, and
         :class:`DatabaseError` if the server is unreachable.
 
-        Errors of psycopg are translated. After an error, the connection is used again only if no transaction is open.
+        Errors of psycopg are translated. After an error, the connection is reused only if no transaction is open.
         """
         if not self._places.acquire(timeout=WAIT_SECONDS):
             raise NoConnectionError(f"all {self.size} connections of this process to the database are in use")
@@ -69,7 +69,7 @@ class ConnectionPool:
             self._places.release()
 
     def close(self) -> None:
-        """Close the connections, those in use when they are given back."""
+        """Close all connections; those in use are closed when they are given back."""
         self.is_closed = True
         self.drop_idle()
 
@@ -87,17 +87,17 @@ class ConnectionPool:
 
     def _give_back(self, connection: Connection) -> None:
         if connection.pgconn.status != ConnStatus.OK:
-            self.drop_idle()  # what ended this one may have ended all: a restart, a network that is gone
+            self.drop_idle()  # the cause, such as a restart or a broken network, may affect all
         if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self.is_closed:
             with self._guard:
                 self._idle.append(connection)
         else:
             connection.close()
-        if self.is_closed:  # it may have been closed in between
+        if self.is_closed:  # the pool may have been closed in the meantime
             self.drop_idle()
 
     def drop_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:

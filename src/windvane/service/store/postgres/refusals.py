@@ -1,7 +1,7 @@
-"""What PostgreSQL refuses for good: wrong passwords, roles without rights, databases that are read-only.
+"""Refusals of PostgreSQL that waiting cannot resolve: wrong passwords, missing privileges, read-only databases.
 
-libpq reports why a connection failed only as a text, in the language of the server. The SQLSTATE is needed to tell what
-waiting may mend (the server starts, or has no room) from what it cannot mend (a wrong password).
+libpq reports the reason for a failed connection only as text, in the language of the server. The SQLSTATE distinguishes
+temporary reasons (the server is starting, or has no free connection) from permanent ones (a wrong password).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-INVALID_AUTHORIZATION = "28"  # how the SQLSTATE begins: a wrong user, a wrong password, or pg_hba.conf
+INVALID_AUTHORIZATION = "28"  # the class of SQLSTATE for a wrong user, a wrong password, or pg_hba.conf
 NO_DATABASE, NO_RIGHT, READ_ONLY = "3D000", "42501", "25006"
-NO_PASSWORD = "28P01"  # of libpq itself, which has none to send
-WRONG_SETTINGS = "F0000"  # of libpq itself, which does not even try
+NO_PASSWORD = "28P01"  # stands for libpq itself refusing, because it has no password to send
+WRONG_SETTINGS = "F0000"  # stands for libpq itself refusing, because its settings are invalid
 HINTS = {
     READ_ONLY: "the database is a standby, or read-only for this role: name the primary, or all hosts, in the address",
     NO_RIGHT: "let the owner run `windvane store create URL --grant ROLE`",
 }
-"""What to do about an error of a statement, by SQLSTATE."""
+"""How to resolve an error of a statement, by SQLSTATE."""
 DIAGNOSIS_SECONDS = 5.0
 _CODE = re.compile(r'ErrorResponse\t.* C "(\w{5})"')
 
@@ -34,22 +34,22 @@ _MISSING = """SELECT name, privilege FROM unnest(%s::text[]) AS name, unnest(%s:
 
 
 def explain_refusal(sqlstate: str | None) -> str | None:
-    """Return what to do about a connection that was refused for good; None: wait, the server may accept it later."""
+    """Return how to resolve a permanent refusal of a connection. None: the server may accept it later."""
     if sqlstate == NO_DATABASE:
         return "create the database, or correct its name in the address"
     if sqlstate == WRONG_SETTINGS:
-        return "correct the address, the variables PG... or the service file"
+        return "correct the address, the environment variables PG..., or the service file"
     if sqlstate == NO_RIGHT:
         return "grant the role CONNECT on the database"
     if sqlstate is not None and sqlstate.startswith(INVALID_AUTHORIZATION):
-        return "check the user, the password (~/.pgpass, PGPASSWORD or the address) and pg_hba.conf of the server"
+        return "check the user, the password (~/.pgpass, PGPASSWORD or the address) and the server's pg_hba.conf"
     return None
 
 
 def diagnose(conninfo: str) -> str | None:
-    """Return the SQLSTATE with which a server that accepts connections refuses this one; None if it is not known.
+    """Return the SQLSTATE with which a running server refuses this connection; None if it is not known.
 
-    Other threads go on meanwhile, although psycopg keeps the interpreter in calls of libpq that wait, such as ``ping``.
+    No call blocks other threads: psycopg holds the interpreter lock in calls of libpq that wait, such as ``ping``.
     """
     address = conninfo.encode()
     read_end, write_end = os.pipe()
@@ -69,7 +69,7 @@ def diagnose(conninfo: str) -> str | None:
 
 
 def _connect(connection: pq.abc.PGconn, read_end: int, write_end: int) -> str | None:
-    """Connect once more, and read the code in the answer of the server from the trace of libpq."""
+    """Connect once more, and read the SQLSTATE of the server's answer from the trace of libpq."""
     end = time.monotonic() + DIAGNOSIS_SECONDS
     try:
         connection.trace(write_end)
@@ -90,7 +90,7 @@ def _connect(connection: pq.abc.PGconn, read_end: int, write_end: int) -> str | 
 
 
 def find_missing_rights(connection: psycopg.Connection[Any], tables: list[str]) -> str | None:
-    """Return why a server cannot write to the tables of a store, and what to do; None if it can."""
+    """Return why the service could not write to the tables, and how to resolve it; None if it could."""
     ((is_standby, is_read_only, role),) = connection.execute(_WRITABLE).fetchall()
     if is_standby:
         return "is a standby, which cannot be written to; name the primary, or all hosts, in the address"

@@ -1,11 +1,12 @@
 """Write events, snapshots and erasures, fenced by the epochs of their shards.
 
-Events and snapshots are written by one statement, which is one round trip and its own transaction: the process cannot
-be stopped in the middle of it and keep the lock on its shards. The lock (FOR SHARE) makes the statement wait for a node
-that is taking a shard over, and that node for the statement; after waiting, PostgreSQL compares the epoch again.
+Events and snapshots are written by one statement, which is one round trip and one transaction. A process that is
+stopped in the middle of it therefore cannot keep the locks on its shards. Because of these locks (FOR SHARE), the
+statement waits for a node that is taking a shard over, and that node waits for the statement. After waiting, PostgreSQL
+checks the epoch again.
 
-An event is written only if the one before it is there. The database may have lost it by the promotion of a standby
-that was behind, and a log with a gap could never be replayed.
+An event is written only if the event before it exists. The promotion of a standby that was behind may have lost that
+event, and a log with a gap could never be replayed.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ EVENT_COLUMNS, SNAPSHOT_COLUMNS = 11, 6
 def write_batch(
     connection: Connection,
     events: Sequence[Event],
-    snapshots: Iterable[tuple[int, Snapshot]],
+    snapshots: Sequence[tuple[int, Snapshot]],
     erasures: Sequence[Erasure],
     epochs: Mapping[int, int],
 ) -> None:
-    """Write everything or nothing: durable when this returns. Raises :class:`FencedError` if an epoch is over.
+    """Write everything or nothing; it is durable when this returns. Raises :class:`FencedError` if an epoch has ended.
 
-    Without ``epochs`` nothing is fenced; with them, a stream that has none counts as one of another node.
+    Without ``epochs`` nothing is fenced. With them, a stream without an epoch counts as owned by another node.
     """
-    latest = dict(snapshots)  # by stream: one statement cannot write a row twice
+    latest = dict(snapshots)  # one snapshot per stream: a statement cannot write a row twice
     if epochs:
         streams = {event.stream for event in events} | latest.keys() | {erasure.stream for erasure in erasures}
         if unknown := streams - epochs.keys():
@@ -95,7 +96,7 @@ def _write(
     for (passed,) in connection.execute(query, values, prepare=True, binary=True):
         if fenced := epochs.keys() - set(passed):
             raise FencedError(fenced)
-        raise DatabaseError("stored events are missing: a backup was restored, or a standby promoted that was behind")
+        raise DatabaseError("stored events are missing: a backup was restored, or a standby without them was promoted")
 
 
 def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:
@@ -103,7 +104,7 @@ def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:
 
 
 def _erase(connection: Connection, erasure: Erasure) -> None:
-    """Set the baseline of a stream, and delete what it replaces."""
+    """Set the baseline of a stream, and delete the events, requests and snapshot that it replaces."""
     erasure.check()
     stream, baseline, requests = erasure
     connection.execute(_BASELINE, baseline.to_row(stream))
@@ -116,7 +117,7 @@ def _erase(connection: Connection, erasure: Erasure) -> None:
 
 
 def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: Iterable[int] = ()) -> None:
-    """Hold a shard until the end of the transaction; raise :class:`FencedError` if its epoch is over.
+    """Lock a shard until the end of the transaction. Raise :class:`FencedError` if ``epoch`` has ended.
 
     An epoch of None fences nothing.
     """
@@ -126,16 +127,16 @@ def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: 
             raise FencedError(frozenset(streams))
 
 
-# --- in a store without servers --------------------------------------------------------------------------------------
+# --- while no server uses the store -----------------------------------------------------------------------------------
 
 
 def insert_events(connection: Connection, events: Sequence[Event]) -> None:
-    """Add events of a stream that no node serves."""
+    """Add events to a stream that no node serves."""
     _write(connection, events, {}, {})
 
 
 def insert_states(connection: Connection, stream: int, snapshot: Snapshot | None, baseline: Baseline | None) -> None:
-    """Add the snapshot and the baseline of a stream that no node serves."""
+    """Add the snapshot and the baseline to a stream that no node serves."""
     if snapshot is not None:
         _write(connection, [], {stream: snapshot}, {})
     if baseline is not None:

@@ -8,10 +8,11 @@ A damaged store is rebuilt when it is opened; see :mod:`windvane.service.store.s
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
@@ -34,6 +35,7 @@ from windvane.service.store.sqlite.erasure import begin_removal, continue_remova
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
 from windvane.service.store.sqlite.stream_rows import (
+    ROWS,
     find_last_id,
     insert_events,
     insert_states,
@@ -42,6 +44,8 @@ from windvane.service.store.sqlite.stream_rows import (
 )
 from windvane.service.store.sqlite.tokens import SqliteTokens
 
+_KEYS = "events INDEXED BY events_by_key WHERE key IS NOT NULL"
+KEYS_AT_ONCE = 2000
 _PAUSE = 0.001  # seconds between transactions that delete events, for others to write
 
 log = logging.getLogger("windvane.service")
@@ -55,6 +59,11 @@ class SqliteStore(StoreFile):
 
     cluster = None
 
+    @property
+    def keys(self) -> SqliteStore:
+        """The Idempotency-Keys of all events."""
+        return self
+
     @cached_property
     def tokens(self) -> SqliteTokens:
         """The access tokens."""
@@ -65,32 +74,38 @@ class SqliteStore(StoreFile):
     def append(
         self,
         events: Sequence[Event],
-        snapshots: Iterable[tuple[int, Snapshot]] = (),
-        erasures: Iterable[Erasure] = (),
+        snapshots: Sequence[tuple[int, Snapshot]] = (),
+        erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,  # a file has no shards
     ) -> None:
         """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.
 
         Raises :class:`MisplacedError` if the file was moved away meanwhile."""
-        has_erased = False
         with self._writing:
             try:
-                with self.connection as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-                    insert_events(connection, events)
-                    for stream, snapshot in snapshots:
-                        write_row(connection, "snapshots", stream, *snapshot)
-                    for erasure in erasures:
-                        erase(connection, erasure)
-                        has_erased = True
+                if snapshots or erasures or len(events) > ROWS:
+                    self._append_together(events, snapshots, erasures)
+                else:
+                    insert_events(self.connection, events)
             except BaseException:
                 self.drop_connection()  # a failed connection must not keep a lock
                 raise
-            self._has_erased = self._has_erased or has_erased
+            self._has_erased = self._has_erased or bool(erasures)
             self.check_in_place()
             self.mark_acknowledged({event.stream: event.number for event in events})
-        if has_erased:  # events of removed streams are left to others: deleting them may take long
+        if erasures:  # events of removed streams are left to others: deleting them may take long
             self._try_to_purge(self._empty_log)
+
+    def _append_together(
+        self, events: Sequence[Event], snapshots: Sequence[tuple[int, Snapshot]], erasures: Sequence[Erasure]
+    ) -> None:
+        with self.connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            insert_events(connection, events)
+            for stream, snapshot in snapshots:
+                write_row(connection, "snapshots", stream, *snapshot)
+            for erasure in erasures:
+                erase(connection, erasure)
 
     def purge(self) -> bool:
         """Delete the rest of what was erased: events of removed streams, and copies in the write-ahead log. Return
@@ -104,17 +119,23 @@ class SqliteStore(StoreFile):
         """Empty the write-ahead log, which has copies of what was erased; return whether that was possible."""
         with self._writing:
             self.check_in_place()
-            self._has_erased = not empty_log(self.path)
-            return not self._has_erased
+            is_empty = empty_log(self.path)
+            self._has_erased = not is_empty
+        self._report_copies()
+        return is_empty
+
+    def _report_copies(self) -> None:
+        """Warn of old files of the store, in which nothing is erased."""
+        with contextlib.suppress(OSError):
+            copies = list_copies(self.path)
+            if copies and copies != self._reported_copies:
+                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
+            self._reported_copies = copies
 
     def _try_to_purge(self, purge: Callable[[], bool]) -> None:
         """Purge after a commit, which an error must not make appear to have failed."""
         try:
             purge()
-            copies = list_copies(self.path)
-            if copies and copies != self._reported_copies:
-                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
-            self._reported_copies = copies
         except (OSError, *STORE_ERRORS) as error:
             log.warning("%s: erased data cannot be purged now (%s); it is tried again", self.path, error)
 
@@ -150,6 +171,24 @@ class SqliteStore(StoreFile):
         if len(events) < len(ids) or any(getattr(event, column) != value for event in events):
             raise DamageError(f"the index over the column {column} does not match the events")
         return events
+
+    def count_keys(self) -> int:
+        """Return the number of events with an Idempotency-Key."""
+        ((count,),) = self.connection.execute(f"SELECT count(*) FROM {_KEYS}")
+        return int(count)
+
+    def read_keys(self) -> Iterator[list[tuple[int, str]]]:
+        """Yield the streams and the Idempotency-Keys of all events, some at a time."""
+        select = f"SELECT id, key FROM {_KEYS} AND (key, id) > (?, ?) ORDER BY key, id LIMIT {KEYS_AT_ONCE}"
+        place: tuple[str, int] = "", 0
+        while True:
+            # One row, because the thread releases the GIL for each and waits to get it back.
+            query = f"SELECT json_group_array(id), json_group_array(key) FROM ({select})"
+            ids, keys = map(json.loads, self.connection.execute(query, place).fetchone())
+            if not ids:
+                return
+            yield [(id_ // STREAM_SPAN, key) for id_, key in zip(ids, keys, strict=True)]
+            place = keys[-1], ids[-1]
 
     def _select_events(self, columns: str, stream: int, rest: str, *values: int, after: int = 0) -> sqlite3.Cursor:
         """Select from the events of a stream, without the help of an index, which may be damaged."""
@@ -232,7 +271,7 @@ class SqliteStore(StoreFile):
 
     @contextlib.contextmanager
     def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
-        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+        """Add a stream of another store with all of its data. It is durable after the block, or absent if that raises.
 
         This thread can read the stream before the end. Raises :class:`StoreError` with code "exists" if the name is
         taken."""
@@ -250,14 +289,21 @@ class SqliteStore(StoreFile):
         """Return an id that no stream has or had."""
         return max(find_last_id(connection), 0 if self._marks is None else self._marks.highest) + 1
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it. Its events are deleted in slices, so that others can write."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, which :meth:`purge` deletes in slices, so that others can write.
+
+        The removal is durable when this returns.
+        """
         # Before the stream: a mark without a stream would count as a loss.
         if marks := self._marks:
             marks.remove(row.id)
         with self._writing, self.transaction() as connection:
             begin_removal(connection, row.id)
             self._has_erased = self._is_removing = True
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it."""
+        self.begin_removal(row)
         self._try_to_purge(self.purge)
 
     def read_streams(self) -> list[StreamRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -12,16 +13,21 @@ from windvane.service.store.records import Baseline, Snapshot, StreamRow, seal_r
 from windvane.service.store.sqlite.database import insert_row, read_meta, write_row
 from windvane.service.store.sqlite.repair import REMOVING, is_id
 
-_ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
+ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
 
 
 def insert_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
-    """Add events."""
-    for i in range(0, len(events), _ROWS):
-        rows = [event.to_row() for event in events[i : i + _ROWS]]
-        places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
-        connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
+    """Add events. Up to :data:`ROWS` of them are one statement, which is a transaction of its own outside of one."""
+    for i in range(0, len(events), ROWS):
+        rows = [event.to_row() for event in events[i : i + ROWS]]
+        connection.execute(_write_insert(len(rows)), list(chain.from_iterable(rows)))
+
+
+@cache
+def _write_insert(rows: int) -> str:
+    places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * rows)
+    return f"INSERT INTO events VALUES {places}"
 
 
 def insert_stream(connection: sqlite3.Connection, id_: int, name: str, created: float, config: str) -> StreamRow:

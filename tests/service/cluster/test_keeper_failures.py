@@ -14,7 +14,7 @@ from support.server import until
 from windvane.service.cluster import membership
 from windvane.service.cluster.clocks import read_clock
 from windvane.service.store.postgres.connections import Address
-from windvane.service.store.postgres.expulsion import CHANNEL, sweep
+from windvane.service.store.postgres.eviction import CHANNEL, sweep
 from windvane.service.store.records import DatabaseError
 
 SLOW = {"lease": 5.0, "tick": 0.1}

@@ -1,7 +1,7 @@
-"""Remove the nodes of a cluster whose lease has run out, and fence what they were writing.
+"""Evict the nodes of a cluster whose leases have expired, and fence their writes.
 
-A lease is a row of ``nodes``. A node is deleted before its shards get new epochs, in one statement: a renewal that
-finds no row means that the shards may belong to others.
+A lease is a row of ``nodes``. One statement deletes the row of a node and then gives its shards new epochs. If a
+renewal finds no row, the shards may already belong to other nodes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import StoreError
 
 CHANNEL = "windvane_cluster"
-"""On which the nodes are told that the map of shards has changed."""
-MOST_LEASE_SECONDS = 60.0
-"""No lease is longer. :func:`sweep` shortens one that was edited by hand, or made before the clock was set back."""
+"""The channel on which nodes are notified that the map of shards has changed."""
+MAX_LEASE_SECONDS = 60.0
+"""The longest lease. :func:`sweep` shortens longer ones, which were edited by hand or predate a clock set back."""
 ALL_SHARDS = 2**31 - 1  # the largest number of type integer
 NEW_EPOCH = "((nextval('epochs') << 31) | floor(random() * 2147483648)::bigint)"
-"""The next number of a sequence, and 31 random bits: no epoch is used again, even if an older backup, or the promotion
-of a standby that was behind, sets the sequence and the shards back."""
+"""SQL for a new epoch: the next number of a sequence, followed by 31 random bits. No epoch is used again, even if the
+restore of an older backup, or the promotion of a standby that was behind, sets the sequence and the shards back."""
 
 _SWEEP = f"""
 WITH expired AS (
@@ -47,39 +47,41 @@ _SWEEP_SKIPPING = _SWEEP.replace("FOR UPDATE OF shards)", "FOR UPDATE OF shards 
 
 
 class Sweep(NamedTuple):
-    """The result of :func:`sweep`: the names of the nodes that were removed, and the shards that became free."""
+    """The result of :func:`sweep`: the names of the evicted nodes, and the shards that were freed."""
 
     removed: list[str]
     freed: list[int]
 
 
 def sweep(connection: Connection, count: int, me: str = "", *, wait: bool = False) -> Sweep:
-    """Remove the nodes whose lease has run out, except ``me``, and free all shards whose node is gone.
+    """Evict the nodes whose leases have expired, except ``me``, and free all shards whose owner has no row.
 
-    Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer
-    that never pauses would be skipped every time, so somebody must call this with ``wait`` in the end.
+    Without ``wait``, shards that are being written to are skipped, so that one writer does not delay the others. A
+    writer that never pauses would be skipped every time, so a caller must use ``wait`` eventually.
     """
-    values = {"me": me, "count": count, "most": MOST_LEASE_SECONDS, "channel": CHANNEL}
+    values = {"me": me, "count": count, "most": MAX_LEASE_SECONDS, "channel": CHANNEL}
     row = connection.execute((_SWEEP if wait else _SWEEP_SKIPPING).encode(), values).fetchone()
     assert row is not None
     return Sweep(row[0], row[1])
 
 
-def expel_nodes(connection: Connection) -> dict[str, int]:
-    """Remove the nodes whose lease has run out; return the formats that the others write, by their names.
+def evict_nodes(connection: Connection) -> dict[str, int]:
+    """Evict the nodes whose leases have expired. Return the formats of the other nodes, by name.
 
-    Call it first in a transaction, which must be READ COMMITTED. Until that ends, no node can join, and those that were
-    removed can neither come back nor write: their shards have new epochs.
+    This must come first in a READ COMMITTED transaction. Until the transaction ends, no node can join, and the evicted
+    nodes can neither return nor write, because their shards have new epochs.
     """
-    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # a node that joins takes a share of it
+    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # joining nodes lock this row FOR SHARE
     sweep(connection, ALL_SHARDS, wait=True)
     return dict(connection.execute("SELECT name, format FROM nodes ORDER BY name").fetchall())
 
 
 def check_migration(connection: Connection, where: str, format: int) -> None:
-    """Expel nodes, in the transaction of a migration. Raise :class:`StoreError` if a node is running that cannot use a
-    store of ``format``."""
-    others = {name: old for name, old in expel_nodes(connection).items() if old != format}
+    """Evict nodes with expired leases, in the transaction of a migration to ``format``.
+
+    Raises :class:`StoreError` if a node that writes another format is running.
+    """
+    others = {name: old for name, old in evict_nodes(connection).items() if old != format}
     if others:
         names = ", ".join(f"{name} (format {old})" for name, old in others.items())
         problem = f"cannot be migrated to format {format} while nodes of another version run: {names}; stop them first"
