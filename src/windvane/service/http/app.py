@@ -79,10 +79,9 @@ def create_app(
     node
         Of a server that shares its store with others.
     """
-    metrics = Metrics()
+    metrics, closing = Metrics(), closing or asyncio.Event()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
-    closing = closing or asyncio.Event()
     placement = engine.placement
     checks = None if placement is None else NodeChecks(placement, access, closing)
     forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
