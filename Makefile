@@ -6,7 +6,12 @@ READY := $(VENV)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
-.PHONY: demo test lint lint-page slow bench generate docs-tables clean lock help
+# One more than two cores: many tests wait for servers, leases and browsers.
+WORKERS ?= 3
+# The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test lint lint-page doctest slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
@@ -44,15 +49,19 @@ $(PAGE)/node_modules: $(PAGE)/package.json
 lint-page: $(PAGE)/node_modules
 	cd $(PAGE) && npm run --silent check
 
-test: lint
+doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test: $(READY)
+	$(MAKE) --no-print-directory --jobs 2 lint doctest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 slow: $(READY)
-	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/long_memory.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/service.py

@@ -159,7 +159,7 @@ def main() -> None:
     one_lane()
     many_lanes()
     many_coordinates(20 if quick else 100)
-    compare_with_naive(2, 10, 3000, 40 if quick else 150, target=250, limit=15)
+    compare_with_naive(2, 10, 3000, 40 if quick else 150, target=600, limit=6)
     compare_with_naive(20, 50, 2000, 40 if quick else 200, target=100, limit=None)
     flat_in_time()
 

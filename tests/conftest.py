@@ -3,9 +3,12 @@ fixtures that several files use: a browser, servers that start quickly, and a Po
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +22,21 @@ settings.register_profile(
     "windvane", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("windvane")
+
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # bytes: several times what the files of a run take
+
+
+def keep_files_in_memory() -> None:
+    """Put temporary files into memory where there is room, unless the environment says where they are to be.
+
+    Stores and databases flush thousands of transactions, and the tests would wait for the disk most of the time.
+    """
+    with contextlib.suppress(OSError):
+        if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+            os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+
+
+keep_files_in_memory()
 
 ARGUMENTS = [
     "--headless",
@@ -53,7 +71,7 @@ def browser():
         running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fork_server():
     """Servers that start at once, to be killed."""
     from support.server import ForkServer

@@ -302,7 +302,7 @@ def test_a_standby(desk: Desk) -> None:
     try:
         desk.run_as_server(copy, ("/var/lib/postgresql/17/standby", f"{data}/data"), ("pg_ctl", port))
         query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-        until(lambda: desk.cluster.execute(query) == [(1,)])
+        until(lambda: desk.cluster.execute(query) == [(1,)], 60.0)  # a standby tries again every 5 s
         desk.run(sync.splitlines()[0])
         until(lambda: "quorum" in desk.run(sync.splitlines()[1]))
         with desk.serve("--ha") as client:

@@ -21,7 +21,8 @@ import typer.main
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
-from windvane.service.problems import KINDS
+from windvane.service.problems import KINDS, REQUEST_CAUSES
+from windvane.service.readiness import CAUSES
 from windvane.service.store import KINDS as KIND_NAMES
 from windvane.service.store import SqliteStore
 from windvane.testing import serve
@@ -87,9 +88,14 @@ def test_routes_in_the_docs_are_those_of_the_service(tmp_path: Path) -> None:
     assert listed == {(method.upper(), path) for path, methods in paths.items() for method in methods}
 
 
+def test_causes_in_the_docs_are_those_of_the_service() -> None:
+    cells = read_rows("| cause | why", "The client raises")
+    assert {cause for cell in cells for cause in re.findall(r"\w+", cell)} == CAUSES.keys() | REQUEST_CAUSES.keys()
+
+
 def test_problem_codes_in_the_docs_are_those_of_the_service() -> None:
     text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
-    table = text[text.index("| status | codes |") : text.index("The client raises")]
+    table = text[text.index("| status | codes |") : text.index("The problem `unavailable`")]
     listed = {}
     for line in table.splitlines()[2:]:
         statuses, codes = line.split("|")[1:3] if line else ("", "")

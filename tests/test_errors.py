@@ -48,7 +48,7 @@ MESSAGES = [
         BatchError([True, ClientError(409, "conflict", "another reward is known")]),
         "1 of 2 items failed; results[1]: another reward is known",
     ),
-    (Problem("unavailable", "not ready"), "not ready"),
+    (Problem("unavailable", "not ready", cause="starting"), "not ready"),
     (ServiceError("the service did not start"), "the service did not start"),
 ]
 

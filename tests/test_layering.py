@@ -6,6 +6,7 @@ An exception that no longer occurs must be removed from its list, so the lists c
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import subprocess
@@ -101,11 +102,18 @@ def count_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return sum(len(kind) for kind in (function.args.posonlyargs, function.args.args, function.args.kwonlyargs))
 
 
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+@functools.cache
+def parse_modules() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def find_functions(is_wrong: Callable[[ast.FunctionDef | ast.AsyncFunctionDef], bool]) -> set[str]:
-    return {f"{module}: {name}" for module, tree in TREES.items() for name, node in functions(tree) if is_wrong(node)}
+    return {
+        f"{module}: {name}"
+        for module, tree in parse_modules().items()
+        for name, node in functions(tree)
+        if is_wrong(node)
+    }
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ def compare(found: set[str], allowed: set[str], rule: str) -> None:
 
 
 def test_no_module_reads_a_private_name_of_another() -> None:
-    found = {f"{module}: {name}" for module, tree in TREES.items() for name in foreign_private_names(tree)}
+    found = {f"{module}: {name}" for module, tree in parse_modules().items() for name in foreign_private_names(tree)}
     compare(found, PRIVATE_READS, "reads a private name of another module; make the name public")
 
 

@@ -25,6 +25,7 @@ from windvane.errors import ArgumentError
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 # The condition number of the Hessian grows like R_mu. Beyond this value fewer than 4 of a double's 16 digits are left.
 LARGEST_R_MU = 1e12
+_LOGISTIC_DERIVATIVES = {3: 1 / 8, 5: 1 / 4, 7: 17 / 16, 9: 31 / 4, 11: 691 / 8}  # |mu^(n)(0)|
 _LARGEST_EXPONENT = 708.0  # the last whole z with exp(z) and exp(-z) normal doubles; the exponential is constant beyond
 
 # The numerical checks of a custom link.
@@ -132,6 +133,13 @@ class Link:
         ends = np.abs(self.mean([-largest, largest]))
         return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
+    def remainder(self, order: int) -> float:
+        """Return sup |mu^(order + 1)| / (order + 1)! for an even order, with which Taylor's remainder is bounded.
+
+        For Poisson it is the value at z = 0, to be multiplied by mu. Infinity: unknown.
+        """
+        return math.inf
+
     def reward_range(self, sigma: float) -> tuple[float, float]:
         """Return the range of rewards that this link accepts: [0, 2 sigma] (Assumption 2 of the paper), or any."""
         return (-math.inf, math.inf) if self.any_reward else (0.0, 2.0 * sigma)
@@ -169,6 +177,10 @@ class Identity(_BuiltInLink):
     def _primitive(self, z: Array) -> Array:
         return 0.5 * np.square(z)
 
+    def remainder(self, order: int) -> float:
+        """Return 0."""
+        return 0.0
+
 
 class Logistic(_BuiltInLink):
     """mu(z) = 1 / (1 + e^-z): clicks and conversions.
@@ -190,6 +202,10 @@ class Logistic(_BuiltInLink):
     def _primitive(self, z: Array) -> Array:
         return np.logaddexp(0.0, z)
 
+    def remainder(self, order: int) -> float:
+        """Return the bound. Odd derivatives are largest at z = 0."""
+        return _LOGISTIC_DERIVATIVES.get(order + 1, math.inf) / math.factorial(order + 1)
+
 
 class Poisson(_BuiltInLink):
     """mu(z) = e^z: counts. The mean is e^708 beyond z = 708.
@@ -204,6 +220,10 @@ class Poisson(_BuiltInLink):
         return np.exp(np.clip(z, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
 
     _slope = _primitive = _mean
+
+    def remainder(self, order: int) -> float:
+        """Return the bound at z = 0."""
+        return 1.0 / math.factorial(order + 1)
 
 
 class Probit(_BuiltInLink):
@@ -225,6 +245,10 @@ class Probit(_BuiltInLink):
 
     def _primitive(self, z: Array) -> Array:
         return z * self.mean(z) + self._slope(z)
+
+    def remainder(self, order: int) -> float:
+        """Return the bound. Odd derivatives are Hermite functions of even degree, largest at z = 0."""
+        return math.prod(range(1, order, 2)) * _INV_SQRT_2PI / math.factorial(order + 1)
 
 
 class CustomLink(Link):

@@ -36,8 +36,9 @@ from windvane.arguments import Array, check_array, check_positive
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation import Projection as Projection
+from windvane.estimation.expansion import Expansion
 from windvane.kernels.custom import link_kernels
-from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
+from windvane.kernels.lanes import BUFFERS, CHUNK, LEVELS, LOST, RECORD, VECTORS, WORK, B, dense_rows
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2, REPORT, RESIDUAL, STAGE
 from windvane.linalg import is_symmetric
 from windvane.links import Link, get_link
@@ -108,9 +109,11 @@ def _solve(
     checked = [np.eye(d) if matrix is None else _check_metric(name, matrix, d) for name, matrix in metrics.items()]
     dense[0, VECTORS : VECTORS + d], dense[0, VECTORS + d : VECTORS + 2 * d] = checked[0], checked[-1]
     work, buffers, kernels = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1))), link_kernels(link.code, link)
-    kernels.solve_lanes(record, dense, rows, work, buffers)
+    tables, expansions = Expansion().tables(d), np.zeros((1, LEVELS, 0))
+    kernels.solve_lanes(*tables, record, dense, rows, expansions, work, buffers, np.zeros((0, CHUNK)))
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
-    kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, rows, work, buffers)
+    record["beta"] = beta
+    kernels.project_lanes(program, theta, eta, report, record, dense, rows, expansions, work, buffers)
     if program == P2:  # the kernel's eta refers to the Cholesky root of V_tilde, ours to the symmetric root
         M = dense[0, VECTORS + d : VECTORS + 2 * d]
         eigenvalues, Q = np.linalg.eigh(M)

@@ -19,7 +19,8 @@ class ProblemError:
 class ProblemDetails:
     """Why a request failed (RFC 9457). ``type`` ends in the code of the problem.
 
-    ``cause`` says why the service is not ready. ``request_id`` identifies the request in the service's log.
+    ``cause`` says why the service, or the stream, is unavailable. ``request_id`` identifies the request in the log of
+    the service.
     """
 
     type: str

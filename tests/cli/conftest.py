@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import windvane_command
+from support.commands import windvane_process
 
 SPEC = """
 title = "two worlds"
@@ -38,7 +38,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a spec, ``two.toml``, and the results of running it, ``results``."""
     folder = tmp_path_factory.mktemp("bench")
     (folder / "two.toml").write_text(SPEC)
-    done = windvane_command("simulate two.toml --out results --jobs 1", folder)
+    done = windvane_process("simulate two.toml --out results --jobs 1", folder)
     assert done.stderr == ""  # quiet when piped
     assert "turning: 4 runs of 60 rounds" in done.stdout
     assert "BVD-GLM-UCB" in done.stdout

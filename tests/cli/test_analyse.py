@@ -74,12 +74,12 @@ def test_compare_folders(bench: Path, tmp_path: Path) -> None:
     """The same worlds and seed: runs can be paired across folders."""
     source = (bench / "two.toml").read_text()
     (tmp_path / "linear.toml").write_text(source.replace('"BVD-GLM-UCB"', '"GLM-UCB"'))
-    windvane_command("simulate linear.toml --out linear", tmp_path)
+    windvane_command("simulate linear.toml --jobs 1 --out linear", tmp_path)
     found = json.loads(windvane_command(f"compare {bench / 'results'} linear --json", tmp_path).stdout)
     gaps = {(d["environment"], d["label"]): d["mean"] for d in found["differences"]}
     assert gaps["turning", "linear/OFUL"] == 0.0
     (tmp_path / "other.toml").write_text(source.replace("seed = 0", "seed = 1"))
-    windvane_command("simulate other.toml --out other", tmp_path)
+    windvane_command("simulate other.toml --jobs 1 --out other", tmp_path)
     fails(f"compare {bench / 'results'} other", tmp_path, "results", "other", "turning", "seed", "0 and 1")
 
 

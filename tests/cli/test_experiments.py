@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.commands import fails, files, windvane_command
+from support.commands import fails, files, windvane_command, windvane_process
 from windvane.lab.results.results import Results
 
 
 def test_reproduce(tmp_path: Path) -> None:
     line = "reproduce --runs 3 --horizon 90 --arms cube --bonus-scale 0.5 --seed 7 --jobs 2 --out new/folder"
-    found = windvane_command(f"{line} --diagnostics", tmp_path)
+    found = windvane_process(f"{line} --diagnostics", tmp_path)
     assert found.stderr == ""
     for text in ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB", "B_T = 1.57", "cube [-1, 1]^2", "multiplied by 0.5"):
         assert text in found.stdout
@@ -37,7 +37,7 @@ def test_reproduce(tmp_path: Path) -> None:
 
 
 def test_reproduce_at_the_published_horizon(tmp_path: Path) -> None:
-    found = json.loads(windvane_command("reproduce --runs 2 --json", tmp_path).stdout)
+    found = json.loads(windvane_command("reproduce --runs 2 --jobs 1 --json", tmp_path).stdout)
     published = {one["policy"]: one for one in found["published"]}
     assert published["BVD-GLM-UCB"]["published"] == pytest.approx([19.87, 43.57, 59.14])
     assert published["OFUL"]["rounds"] == [1000, 2000, 3000]
@@ -72,7 +72,7 @@ def test_simulate(bench: Path, tmp_path: Path) -> None:
     reference = Results.open(bench / "results")
     source = shlex.quote(str(bench / "two.toml"))
     out = json.loads(
-        windvane_command(f"simulate {source} --diagnostics --cluster local --jobs 2 --json", tmp_path).stdout
+        windvane_process(f"simulate {source} --diagnostics --cluster local --jobs 2 --json", tmp_path).stdout
     )
     assert out["folder"] == "two-results"
     found = Results.open(tmp_path / "two-results")
@@ -81,7 +81,7 @@ def test_simulate(bench: Path, tmp_path: Path) -> None:
         assert one.diagnostics
         assert not other.diagnostics
     fails(f"simulate {source}", tmp_path, "two-results: ", "--restart")
-    windvane_command(f"simulate {source} --restart", tmp_path)
+    windvane_command(f"simulate {source} --jobs 1 --restart", tmp_path)
     assert not Results.open(tmp_path / "two-results").entries[0].diagnostics
 
 

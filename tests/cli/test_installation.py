@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import windvane
-from support.commands import SCRIPT, run_on_terminal, windvane_command
+from support.commands import SCRIPT, run_on_terminal, windvane_process
 from support.processes import run_python
 from support.server import parse_json, run_command
 from windvane.cli import health
@@ -75,7 +75,7 @@ def test_a_terminal_sees_how_far_compiling_is(tmp_path: Path) -> None:
 
 
 def test_doctor(tmp_path: Path) -> None:
-    text = windvane_command("doctor", tmp_path).stdout
+    text = windvane_process("doctor", tmp_path).stdout
     assert "all is well" in text
     assert f"windvane       {windvane.__version__}" in text
     assert re.search(r"^service +.*fastapi \d", text, re.M)

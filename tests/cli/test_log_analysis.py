@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import fails, windvane_command
+from support.commands import fails, windvane_command, windvane_process
 from support.log_files import ARMS, write_clicks
 from support.server import run_command
 
@@ -168,7 +168,7 @@ def test_wrong_input_is_one_line(folder: Path, line: str, mentions: list[str]) -
 
 
 def test_the_log_of_the_demo_is_analysed_end_to_end(tmp_path: Path) -> None:
-    windvane_command("demo --seconds 6 --no-open --export log.ndjson", tmp_path)
+    windvane_process("demo --seconds 6 --no-open --export log.ndjson", tmp_path)
     with contextlib.chdir(tmp_path):  # its tests of propensities fail once in a hundred logs
         checked = json.loads(run_command("check", "log.ndjson", "--json").stdout)["result"]
     assert checked["rows"] > 100

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import windvane
-from support.commands import SCRIPT, fails, windvane_command
+from support.commands import SCRIPT, fails, windvane_process
 from support.server import run_local, until
 
 
 def test_version_and_unknown_commands(tmp_path: Path) -> None:
-    assert windvane_command("--version", tmp_path).stdout == f"windvane {windvane.__version__}\n"
+    assert windvane_process("--version", tmp_path).stdout == f"windvane {windvane.__version__}\n"
     fails("reproduec", tmp_path, "'reproduec'", "reproduce")
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     for line in ("simulate nowhere.toml --debug", "--debug simulate nowhere.toml"):
-        found = windvane_command(line, tmp_path, code=1)
+        found = windvane_process(line, tmp_path, code=1)
         assert "Traceback" in found.stderr
         assert "nowhere.toml" in found.stderr.splitlines()[-1]
 

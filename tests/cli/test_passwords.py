@@ -216,11 +216,12 @@ def test_a_server_shows_the_password_to_nobody(form: str, guarded: Cluster, addr
     assert "postgresql://guest@/shop" in shown
 
 
-@pytest.mark.parametrize("kind", ["wrong password", "unreachable"])
-def test_a_server_that_waits_for_its_database_shows_it_neither(kind: str, guarded: Cluster) -> None:
+@pytest.mark.parametrize(("kind", "text"), [("wrong password", "refuses the connection"), ("unreachable", "not ready")])
+def test_a_server_without_its_database_shows_it_neither(kind: str, text: str, guarded: Cluster) -> None:
+    """One that is refused ends, the other waits."""
     server = Server("--store", list_addresses(guarded)[kind], "--log-format", "json", "--json")
     try:
-        until(lambda: server.has_logged("not ready"), 120.0)
+        until(lambda: server.has_logged(text), 120.0)
         title = server.read_title()
     finally:
         shown = server.stop()

@@ -111,6 +111,15 @@ def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
     assert not (tmp_path / "a.db").exists()
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_this_machine(tmp_path: Path, host: str) -> None:
+    """The host is named as what is wrong, and not the port."""
+    with rejects("host") as caught:
+        serve(tmp_path / "a.db", host=host, port=0)
+    assert "while attempting" not in str(caught.value)
+    assert not (tmp_path / "a.db").exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "argument"), [({"node": "a b"}, "node"), ({"node_url": "http://u:hidden@h:1"}, "node_url")]
 )

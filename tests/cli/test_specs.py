@@ -24,7 +24,7 @@ def test_new_writes_what_simulate_runs(tmp_path: Path) -> None:
     example = Spec.read(tmp_path / "spec.toml")
     short = re.sub(r"^horizon = \d+", "horizon = 30", (tmp_path / "spec.toml").read_text(), flags=re.MULTILINE)
     (tmp_path / "spec.toml").write_text(re.sub(r"^runs = \d+", "runs = 2", short, flags=re.MULTILINE))
-    found = json.loads(windvane_command("simulate spec.toml --json", tmp_path).stdout)
+    found = json.loads(windvane_command("simulate spec.toml --jobs 1 --json", tmp_path).stdout)
     assert found["complete"]
     assert {row["environment"] for row in found["policies"]} == {world.name for world in example.environments}
 

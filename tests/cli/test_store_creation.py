@@ -30,7 +30,7 @@ def test_a_service_runs_under_a_role_that_cannot_change_tables(
     cluster: Cluster, database: str, database_url: str, role: str, tmp_path: Path
 ) -> None:
     own = cluster.url(database, user=role)
-    fails(f"token add shop --store '{own}'", tmp_path, "permission denied", "let the owner create the store")
+    fails(f"token add shop --store '{own}'", tmp_path, "permission denied", "let the owner run")
     done = run_command("store", "create", database_url, "--grant", role, "--json")
     assert json.loads(done.stdout)["granted"] == role
     service = Service(own, "--node", "a")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import windvane
 from support.commands import fails, windvane_command, windvane_server
 from support.refusals import rejects
-from support.server import parse_json, run_command
+from support.server import parse_json, run_command, until
+
+
+def is_refused(client: windvane.Client) -> bool:
+    """Whether the server wants another token from a client."""
+    try:
+        client.streams()
+    except windvane.ClientError as error:
+        return error.status == 401
+    return False
 
 
 def test_token(tmp_path: Path) -> None:
@@ -25,7 +33,7 @@ def test_token(tmp_path: Path) -> None:
             with rejects(error=windvane.ClientError, status=403, code="read-only-token"):
                 page.archive("a")
             windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it
-            time.sleep(1.1)
+            until(lambda: is_refused(shop))
             with rejects(error=windvane.ClientError, status=401, code="wrong-token"):
                 shop.streams()
     assert "page   read" in windvane_command("token list --store a.db", tmp_path).stdout
@@ -51,11 +59,11 @@ def test_the_last_token_and_open(tmp_path: Path) -> None:
             assert parse_json(run_command("token", "remove", "shop", "--store", store, "--json").stdout) == {
                 "removed": "shop"
             }
-            time.sleep(1.1)
+            until(lambda: is_refused(shop))
             for client in (shop, stranger):
                 with rejects(error=windvane.ClientError, status=401):
                     client.streams()
             assert parse_json(run_command("token", "open", "--store", store, "--json").stdout) == {"open": True}
-            time.sleep(1.1)
+            until(lambda: not is_refused(stranger))
             assert list(stranger.streams()) == []
     assert parse_json(run_command("token", "list", "--store", store, "--json").stdout) == {"tokens": []}

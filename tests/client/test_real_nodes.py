@@ -19,16 +19,9 @@ from windvane.cluster_map import ClusterInfo
 STREAMS = [f"shop-{number}" for number in range(6)]
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[NodeForks]:
-    running = NodeForks()
-    yield running
-    running.close()
-
-
 @pytest.fixture
-def nodes(forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
-    running = ServiceCluster(forks, cluster, database)
+def nodes(node_forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
+    running = ServiceCluster(node_forks, cluster, database)
     yield running
     running.close()
 

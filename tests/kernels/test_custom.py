@@ -12,13 +12,13 @@ from support.instances import instance
 from support.numerics import BUILT_IN, custom_copy
 from support.worlds import ball, same_state
 from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEstimator, Window
-from windvane.kernels import custom, filters, history, one_pass, projection, root, scoring, sums
+from windvane.kernels import custom, expansion, filters, history, one_pass, projection, root, scoring
 from windvane.kernels.custom import COMPILED, LinkKernels, link_kernels
 from windvane.links import CustomLink, Logistic, get_link
 from windvane.projection import p0, p2
 
 COPY = custom_copy(Logistic())
-HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": sums, "project_lanes": projection}
+HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": expansion, "project_lanes": projection}
 HOMES |= {"predict_lanes": scoring, "linearise_lanes": one_pass, "assess_lanes": filters, "learn_lanes": filters}
 
 

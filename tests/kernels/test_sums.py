@@ -86,7 +86,8 @@ def test_bend_ratio_bounds(link: Link, z: float) -> None:
 def compute_sums(link: Link, x, w, theta, u, start: int) -> list[np.ndarray]:
     """g, H, H u, and the matrices of mu'' and mu''', of a history inside a longer one; all around it is poison."""
     (n, d), kernel, record = x.shape, access.kernels_for(link), np.zeros(1, RECORD)
-    for name, value in {"link": link.code, "scale": SCALE, "ridge": RIDGE, "start": start, "end": start + n}.items():
+    settings = {"link": link.code, "scale": SCALE, "ridge": RIDGE, "first": start, "end": start + n}
+    for name, value in settings.items():
         record[name] = value
     rows, lane = np.full((d + 3, start + n + 5), np.nan), record[0]
     rows[:d, start : start + n], rows[d, start : start + n] = x.T, w

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import windvane.lab
-from support.commands import windvane_command
+from support.commands import windvane_process
 
 POLICY = '''
 import numpy as np
@@ -70,12 +70,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.DataFrame({"a": np.cos(angles), "b": np.sin(angles)}).to_csv(folder / "theta.csv", index=False)
     (folder / "my_policies.py").write_text(POLICY)
     (folder / "mine.toml").write_text(SPEC)
-    windvane_command("simulate mine.toml --cluster local --jobs 2", folder)
+    windvane_process("simulate mine.toml --cluster local --jobs 2", folder)
     return folder
 
 
 def test_the_results_are_those_of_one_process(folder: Path) -> None:
-    windvane_command("simulate mine.toml --jobs 1 --out alone", folder)
+    windvane_process("simulate mine.toml --jobs 1 --out alone", folder)
     tables = sorted((folder / "alone").rglob("*.parquet"))
     assert len(tables) == 2 * (4 + 2) * 2 + 2 * (2 + 1)  # worlds x cells x (runs, curves), and the paths of run 0
     for path in tables:
@@ -95,13 +95,13 @@ def test_the_data_frame_has_the_own_policy_and_its_sweep(folder: Path) -> None:
 
 def test_the_own_policy_is_on_the_leaderboard(folder: Path) -> None:
     line = "benchmark spec mine.toml --policies my_policies:FollowTheLast,OFUL,UniformRandom --runs 2 --jobs 1 --json"
-    document = json.loads(windvane_command(line, folder).stdout)
+    document = json.loads(windvane_process(line, folder).stdout)
     assert {row["label"] for row in document["leaderboard"]} == {"FollowTheLast", "OFUL", "UniformRandom"}
     assert {world["environment"] for world in document["environments"]} == {"weather", "my log"}
 
 
 def test_the_report_and_the_spec_say_who_was_told(folder: Path) -> None:
-    windvane_command("report mine-results", folder)
+    windvane_process("report mine-results", folder)
     assert "BVD-GLM-UCB (B_T)" in (folder / "mine-results/report.html").read_text()
     stored = (folder / "mine-results/spec.toml").read_text()
     assert 'told = ["drift"]' in stored

@@ -13,6 +13,7 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.nodes import NodeForks, ServiceCluster
 from support.postgres import Cluster
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
@@ -23,7 +24,7 @@ BOTH = (
     "test_charts", "test_engine", "test_order", "test_races", "test_recovery", "test_story", "test_stream_refit",
     "test_streams", "test_stress", "test_access", "test_bodies", "test_decision_routes", "test_ensure", "test_export",
     "test_model_metrics", "test_problems", "test_service_routes", "test_stream_routes", "test_logs",
-    "test_stream_erasure", "test_compaction", "test_erasure_routes",
+    "test_stream_erasure", "test_compaction", "test_compaction_races", "test_erasure_routes",
 )  # fmt: skip
 """The modules whose tests run on SQLite and on PostgreSQL, except those marked ``sqlite``."""
 
@@ -52,6 +53,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
         backends.current = Databases(server, request.getfixturevalue("template"))
     try:
         yield request.param
+        assert backends.current is None or backends.current.is_used, "the same as on SQLite: mark it with `sqlite`"
     finally:
         if backends.current is not None:
             backends.current.drop()
@@ -111,3 +113,11 @@ def copy(original: tuple[Path, Facts], tmp_path: Path) -> Path:
 def facts(original: tuple[Path, Facts]) -> Facts:
     """What the copy has acknowledged."""
     return original[1]
+
+
+@pytest.fixture
+def nodes(node_forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
+    """Servers that share a new database; none has been started."""
+    running = ServiceCluster(node_forks, cluster, database)
+    yield running
+    running.close()

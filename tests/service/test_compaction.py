@@ -16,7 +16,7 @@ from support.stores import verify
 from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service import stream_erasure
-from windvane.service.compaction import LONGEST_DELAY, LOOK_SECONDS, allow_delay
+from windvane.service.compaction import CHECK_SECONDS, LONGEST_DELAY, allow_delay
 from windvane.service.store import Event
 from windvane.service.stream_erasure import read_slice
 from windvane.service.stream_state import Removed
@@ -157,12 +157,12 @@ def test_the_schedule(service: Local, clock: list[float]) -> None:
 
     start = clock[0]
     tick()
-    assert stream.compact_at == start + LOOK_SECONDS  # there is no event yet
+    assert stream.compact_at == start + CHECK_SECONDS  # there is no event yet
     clock[0] += 30.0
     service.decide()
     oldest = clock[0]
     tick()
-    assert stream.compact_at == start + LOOK_SECONDS
+    assert stream.compact_at == start + CHECK_SECONDS
     clock[0] += 30.0
     tick()
     assert stream.compact_at == clock[0] + LONGEST_DELAY  # it is not looked at more rarely
@@ -170,7 +170,7 @@ def test_the_schedule(service: Local, clock: list[float]) -> None:
     service.decide()
     tick()
     assert "compacted" not in list_kinds(service)
-    clock[0] = oldest + 10 * DAY + LONGEST_DELAY + LOOK_SECONDS
+    clock[0] = oldest + 10 * DAY + LONGEST_DELAY + CHECK_SECONDS
     tick()
     assert list_kinds(service)[-1] == "compacted"
     service.configure(retention="20d")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.postgres import Cluster
+from support.refusals import rejects
 from support.server import pack_stream
 from support.stores import RAW, Facts, add_stream, compact, decide, edit, open_directly
 from windvane.service import copying
@@ -201,7 +202,7 @@ def test_a_stream_of_the_same_name_is_not_replaced(
     fill(source, "a", "b", "c")
     fill(target, "b")
     before = read(source), read(target)
-    assert "other streams of the same name: 'b'" in refuse("exists", source, target, move=True)
+    assert "different streams with the same names: 'b'" in refuse("exists", source, target, move=True)
     assert (read(source), read(target)) == before
     assert [copy.stream for copy in copy_streams(source, target, ["a", "c"]).streams] == ["c", "a"]
     with (
@@ -228,10 +229,26 @@ def test_stores_and_streams_that_cannot_be_used(tmp_path: Path, database_url: st
         assert "another server has this store" in refuse("in_use", tmp_path / "b.db", path)
 
 
+def test_a_damaged_store_is_not_repaired_unasked(tmp_path: Path) -> None:
+    """Its structure is damaged: a server would build a new file."""
+    path = tmp_path / "a.db"
+    fill(path, "a")
+    edit(path, "DROP INDEX events_by_key")
+    content = path.read_bytes()
+    for source, target in ((path, tmp_path / "b.db"), (tmp_path / "c.db", path)):
+        if source != path:
+            fill(source, "c")
+        with rejects(error=StoreError, where=str(path), code="damaged"):
+            copy_streams(source, target)
+        assert path.read_bytes() == content
+    assert not list(tmp_path.glob("*.damaged-*"))
+    assert not (tmp_path / "b.db").exists()
+
+
 def test_the_same_database_under_two_names(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(database_url, "a")
     other = f"{database_url}&options=-clock_timeout%3D100"
-    assert "is also the other store of this command" in refuse("in_use", database_url, other, move=True)
+    assert "both the source and the target of this command" in refuse("in_use", database_url, other, move=True)
     assert [row.name for row in read(database_url).rows] == ["a"]
 
 
@@ -346,7 +363,7 @@ def test_a_stream_that_changed_after_its_copy_is_not_removed(
     copy_streams(source, target)
     with closing(open_store(source)) as store:
         decide(rebuild_stream(store.read_streams()[0], store), store)
-    assert "other streams of the same name: 'a'" in refuse("exists", source, target, move=True)
+    assert "different streams with the same names: 'a'" in refuse("exists", source, target, move=True)
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import ARMS, Local, run_local, until
 from windvane.service import event_lookup, snapshots
-from windvane.service.event_lookup import EventLookup, EventsNotLoadedError, Wanted
+from windvane.service.event_lookup import EventLookup, EventQuery, EventsNotLoadedError
 from windvane.service.problems import Problem
 from windvane.service.recovery import rebuild_stream
 from windvane.service.store import LATE, DamageError, Event
@@ -124,18 +124,18 @@ def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
 def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_lookup, "RECENT", 4)
     lookup = EventLookup(Mock(is_remote=True), 1)
-    began, later, earlier = lookup.begin_fetch(), Wanted("key", "k15"), Wanted("key", "none")
+    began, later, earlier = lookup.begin_fetch(), EventQuery("key", "k15"), EventQuery("key", "none")
     for number in range(1, 21):
         lookup.add(Event(1, number, 1.0, LATE, None, f"k{number}", b"{}"))
     lookup.forget(20)
     lookup.supply(earlier, [], began)
-    assert lookup.with_key("none") is None
+    assert lookup.find_by_key("none") is None
     lookup.supply(later, [], began)
     with pytest.raises(EventsNotLoadedError):  # it was stored after the fetch had begun
-        lookup.with_key("k15")
+        lookup.find_by_key("k15")
     lookup.discard(earlier, began)
     lookup.add(Event(1, 21, 1.0, LATE, None, "k21", b"{}"))
     lookup.forget(21)
     lookup.supply(earlier, [], began)
     with pytest.raises(EventsNotLoadedError):  # what was stored since then is no longer remembered
-        lookup.with_key("none")
+        lookup.find_by_key("none")

@@ -101,6 +101,7 @@ Way = Callable[[ForkServer, Server, Path], tuple[Server, Path]]
 WAYS: dict[str, Way] = {"restart": restart, "kill": kill, "backup": restore}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("way", WAYS)
 def test_fields_in_no_alphabetical_order(way: str, fork_server: ForkServer, tmp_path: Path) -> None:
     """After a restart from a snapshot, a prediction of 0.588 was 0.016."""

@@ -114,7 +114,7 @@ def test_parts_that_are_stored_while_they_are_looked_up(tmp_path: Path, monkeypa
             return events
 
         monkeypatch.setattr(store, "find_events", read_before_the_commit)
-        assert [event.number for event in lookup.of_decision(decision)] == [1, 2]
+        assert [event.number for event in lookup.find_by_decision(decision)] == [1, 2]
 
 
 # --- threads and recoveries ------------------------------------------------------------------------------------------
@@ -344,6 +344,7 @@ server.serve(sys.argv[1], port=0, started=lambda address: print(address, flush=T
 """
 
 
+@pytest.mark.sqlite
 def test_a_server_ends_though_the_disk_does_not_answer(tmp_path: Path) -> None:
     """Neither the store nor a thread that waits for it can be closed."""
     command = [sys.executable, "-c", HANGING, str(tmp_path / "a.db")]

@@ -237,6 +237,7 @@ def count_work(path: Path) -> tuple[int, int]:
     return len(replayed), len(steps)
 
 
+@pytest.mark.sqlite
 def test_recovery_does_not_grow_with_the_log(tmp_path: Path) -> None:
     """A log of 20,000 events before the snapshot costs nothing."""
     stream = make_long(tmp_path / "a.db", 1_000)

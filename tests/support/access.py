@@ -58,8 +58,10 @@ def lane_history(source: Any, lane: int = 0) -> tuple[np.ndarray, np.ndarray, np
 def lane_state(source: Any, lane: int = 0) -> dict[str, np.ndarray]:
     """The part of an estimator's state that belongs to a lane, its history cut to length."""
     entries = save(source)
-    n = int(entries["count"][lane])
-    return {name: array[lane, :, :n] if name == "history" else array[lane] for name, array in entries.items()}
+    used = {"history": int(entries["count"][lane])}
+    if not entries["expansions"][lane].any():  # other lanes may have expansions
+        used["expansions"] = 0
+    return {name: array[lane, :, : used[name]] if name in used else array[lane] for name, array in entries.items()}
 
 
 def history_size(source: Any) -> int:
@@ -70,14 +72,14 @@ def history_size(source: Any) -> int:
 
 
 @numba.njit
-def _differentiate(program, record, dense, history, work, buffers):  # type: ignore[no-untyped-def]
+def _differentiate(program, record, dense, history, expansions, work, buffers):  # type: ignore[no-untyped-def]
     """f at the trial point; its gradient, Gauss-Newton part and Hessian are left in the workspace."""
-    lane, row, rows = record[0], dense[0], history[0]
-    f, nu = programs._evaluate(program, lane, row, rows, work, buffers)
-    programs._form_gradient(program, lane, rows, work, buffers)
+    lane, row, rows, expansion = record[0], dense[0], history[0], expansions[0]
+    f, nu = programs._evaluate(program, lane, row, rows, expansion, work, buffers)
+    programs._form_gradient(program, lane, rows, expansion, work, buffers)
     programs._form_gauss_newton(program, work[programs._ETA, 0], nu, work)
     gauss_newton = work[programs._B].copy()
-    programs._add_curvature(program, lane, rows, work, buffers)
+    programs._add_curvature(program, lane, rows, expansion, work, buffers)
     return f, work[programs._GRADIENT, 0].copy(), gauss_newton, work[programs._B].copy()
 
 
@@ -95,7 +97,7 @@ def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[f
     if program == programs.P2:
         callable_kernel(programs._set_slack_operator)(case.beta, work)
     work[programs._TRIAL, 0] = theta
-    return _differentiate(program, record, dense, history, work, buffers)
+    return _differentiate(program, record, dense, history, np.zeros((1, lanes.LEVELS, 0)), work, buffers)
 
 
 # --- kernels and environments -----------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[f
 def kernels_for(link: Link) -> SimpleNamespace:
     """All kernels that evaluate a link: compiled for a built-in one, interpreted for a custom one."""
     return SimpleNamespace(
-        **(vars(callable_module(sums)) if link.code >= 0 else link_kernels(-1, link).project_lanes.__globals__)
+        **(vars(callable_module(sums)) if link.code >= 0 else link_kernels(-1, link).moments_lanes.__globals__)
     )
 
 

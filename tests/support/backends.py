@@ -33,6 +33,10 @@ class Databases:
             self._names[path] = self._server.create_database(self._template)
         return self._server.url(self._names[path])
 
+    @property
+    def is_used(self) -> bool:
+        return bool(self._names)
+
     def drop(self) -> None:
         for name in self._names.values():
             self._server.drop_database(name)
@@ -55,4 +59,4 @@ def describe_node() -> NodeSettings | None:
     """Return the settings of a new node, None for a service on a file."""
     if current is None:
         return None
-    return NodeSettings(f"local-{next(_numbers)}", "http://127.0.0.1:8000", windvane.__version__)
+    return NodeSettings(f"local-{next(_numbers)}", "http://127.0.0.1:1", windvane.__version__)

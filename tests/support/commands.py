@@ -1,4 +1,8 @@
-"""Run the real command ``windvane`` in a process of its own."""
+"""Run commands as users do.
+
+``windvane_command`` runs a line in this process, which has imported everything: a new process would take seconds of
+processor time to do so. ``windvane_process`` runs the installed command in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,31 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from support.server import run_command
+import pytest
+
+from support.server import CommandResult, run_command
 
 SCRIPT = Path(sys.executable).with_name("windvane")
 
 
-def windvane_command(line: str, folder: Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``windvane LINE`` in ``folder``; stdout and stderr are pipes, as in a script."""
+def windvane_command(line: str, folder: Path, code: int = 0, **environment: str) -> CommandResult:
+    """Run ``windvane LINE`` in ``folder``, in this process; stdout and stderr are no terminals."""
+    settings = {"COLUMNS": "100", **environment}
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        done = run_command(*shlex.split(line))
+    assert done.returncode == code, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def windvane_process(line: str, folder: Path, code: int = 0, **environment: str) -> CommandResult:
+    """Run ``windvane LINE`` in ``folder``, in a process of its own; stdout and stderr are pipes, as in a script."""
     words = shlex.split(line)
     settings = {**os.environ, "COLUMNS": "100", **environment}
-    found = subprocess.run([SCRIPT, *words], cwd=folder, capture_output=True, text=True, env=settings, check=False)
-    assert found.returncode == code, f"{line}: exit {found.returncode}\n{found.stdout}\n{found.stderr}"
-    return found
+    done = subprocess.run([SCRIPT, *words], cwd=folder, capture_output=True, text=True, env=settings, check=False)
+    assert done.returncode == code, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def fails(line: str, folder: Path, *mentions: str, code: int = 2) -> None:

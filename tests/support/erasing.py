@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windvane.service.store import DECIDED, Baseline, Event, Snapshot, SqliteStore, StreamRow
+from windvane.service.store import DECIDED, Baseline, Event, Snapshot, Store, StreamRow
 
 
-def add_row(store: SqliteStore, name: str = "shop") -> StreamRow:
+def add_row(store: Store, name: str = "shop") -> StreamRow:
     row = store.add_stream(name, 1.0, "{}")
     assert row is not None
     return row

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import naive
 from support import access
 from support.worlds import ball, draw_reward
+from windvane.estimation.base import EXPANSION_SHARE, ROOT_SHARE
 
 TOLERANCE = 1e-6  # the estimator's default
 LINK_NAMES = ["logistic", "poisson", "probit", "identity"]
@@ -96,7 +97,8 @@ class Twin:
         """theta_hat is as near to the root over the full history as its two bounds say; 1e-9 for the oracle's own."""
         self.fast.solve()
         bound = self.fast.truncation_error + self.fast.root_error
-        assert (self.fast.root_error <= 0.01 * TOLERANCE).all()
+        assert (self.fast.root_error - self.fast.expansion_error <= ROOT_SHARE * TOLERANCE).all()
+        assert (self.fast.expansion_error <= EXPANSION_SHARE * TOLERANCE).all()
         if self.link.name in ("logistic", "probit"):  # bounded links: a guarantee
             assert (self.fast.truncation_error <= TOLERANCE).all()
         for lane in range(self.fast.lanes):

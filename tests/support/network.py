@@ -14,8 +14,8 @@ from typing import Any
 class Listener:
     """Takes connections on loopback and calls ``handle`` for each in a thread of its own."""
 
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int = 0) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]

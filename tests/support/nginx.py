@@ -22,6 +22,7 @@ pid {folder}/nginx.pid;
 events {{ worker_connections 1024; }}
 http {{
     access_log off;
+    lingering_timeout 1s;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -22,6 +22,7 @@ import pytest
 from support.server import until
 
 OWNER = "owner"  # the superuser of the server
+LONGEST_ROOT = 60  # bytes; the names below it have 35
 ENCODING = ["--encoding=UTF8", "--locale=C"]
 SETTINGS: dict[str, str | int] = {
     "listen_addresses": "",
@@ -82,7 +83,8 @@ class Cluster:
     ) -> None:
         self.programs, self.user = find_folder(), find_user()
         # A short path: that of a unix socket has at most 107 bytes, and the folders of pytest are closed to the user.
-        self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir="/tmp"))
+        root = tempfile.gettempdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="wv-pg-", dir=root if len(root) <= LONGEST_ROOT else "/tmp"))
         self.data, self.log = self.folder / "data", self.folder / "log"
         self.port = int((settings or {}).get("port", 5432))  # also names the socket
         if self.user is not None:
@@ -168,7 +170,7 @@ class Cluster:
         main = self.process
         if main is None:
             return
-        children = [int(word) for word in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
+        children = _list_children(main)
         for process in (main, *children):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -228,6 +230,53 @@ class Cluster:
         sql = f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE {where}"
         return sum(ended for (ended,) in self.execute(sql))
 
+    @contextlib.contextmanager
+    def frozen(self, database: str, condition: str = "application_name = 'windvane'") -> Iterator[None]:
+        """Stop the sessions in a database for which an SQL condition over pg_stat_activity holds (SIGSTOP).
+
+        They are idle and hold no lock. The kernel still takes what is sent to them.
+        """
+        sql = "SELECT pid FROM pg_stat_activity WHERE "
+        while True:
+            rows = self.execute(f"{sql} datname = '{database}' AND ({condition})")
+            assert rows, "no session to be frozen"
+            pids = [pid for (pid,) in rows]
+            with frozen(pids):
+                if not self.execute(f"{sql} pid = ANY(%s) AND state <> 'idle'", pids):
+                    yield
+                    return
+
+    @contextlib.contextmanager
+    def all_frozen(self) -> Iterator[None]:
+        """Stop the whole server: it accepts no session, but the kernel does."""
+        main = self.process
+        assert main is not None
+        with frozen([main]), frozen(_list_children(main)):
+            yield
+
+
+@contextlib.contextmanager
+def frozen(processes: Iterable[int]) -> Iterator[None]:
+    """Stop processes; they are stopped when this returns."""
+    stopped = list(processes)
+    try:
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        until(lambda: all(_read_state(process) == "T" for process in stopped))
+        yield
+    finally:
+        for process in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+def _list_children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def _read_state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
 
 def _is_alive(process: int) -> bool:
     """Whether a process exists and, where that can be seen, is not merely waiting to be reaped."""
@@ -235,7 +284,6 @@ def _is_alive(process: int) -> bool:
         if not Path("/proc/self").exists():
             os.kill(process, 0)
             return True
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return _read_state(process) not in ("Z", "X")
     except OSError:
         return False
-    return state not in ("Z", "X")

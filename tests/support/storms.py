@@ -14,8 +14,8 @@ import psycopg
 from support.node_process import FIND_SHARED, FIND_STALE, TABLE, WRITE
 from support.peers import Peer, Peers, fence
 from support.server import until
-from windvane.service.cluster.membership import CHANNEL
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.eviction import CHANNEL
 from windvane.service.store.records import DatabaseError
 
 COUNT = 8

@@ -270,6 +270,7 @@ class AgentCore:
         return self._expire(self.clock.read(now), room, most)
 
     def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
+        """:meth:`expire` at a time that the clock has read."""
         closed: list[ClosedDecision] = []
         tally = self.tally
         while len(closed) != most and (oldest := self._find_due(at, room)) is not None:

@@ -12,7 +12,7 @@ from windvane.agent.names import check_sequence, find_repeated, list_values
 from windvane.arguments import LARGEST, check_between, check_number
 from windvane.errors import ArgumentError, Path
 
-PLAIN_NUMBERS = (float, int)
+PLAIN_NUMBERS = (float, int)  # compared and scaled as they are
 
 Fields = Sequence[str] | Mapping[str, Any]
 """Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
@@ -87,6 +87,7 @@ def encode_past_fields(fields: Mapping[str, Field], owner: Path, values: Any) ->
 
 
 def parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
+    """Return the fields of a declaration; ``kind`` is the argument that it was given as."""
     if isinstance(declaration, Mapping):
         return tuple(_parse_field((kind, name), name, entry) for name, entry in declaration.items())
     if isinstance(declaration, str) or not isinstance(declaration, Sequence):
@@ -125,6 +126,7 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
 
 
 def check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+    """Check that ``values`` has a value for each of ``fields`` and no others; ``owner`` is its path."""
     if not isinstance(values, Mapping):
         raise ArgumentError(owner, values, "a mapping from the names of its fields to values")
     if values.keys() == fields.keys():

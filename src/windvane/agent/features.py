@@ -122,7 +122,7 @@ class Features:
         shared = encoded[self._shared]
         rows = np.zeros((len(arms), self.dim))
         rows[:, : len(shared)] = shared
-        if arms is self.arms and not self._arm_fields:
+        if arms is self.arms and not self._arm_fields:  # all declared arms, whose places are known
             places = self._declared_places
         else:
             places = self._places(self._read_arms(arms, rows[:, len(shared) : self._head], lenient))

@@ -19,7 +19,7 @@ ADDRESS, CLUSTER, LOGGING = "Address and limits", "Several nodes (PostgreSQL onl
 
 
 def _option(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
-    """Return an option that can also be set by a variable: ``--log-level`` by ``WINDVANE_LOG_LEVEL``."""
+    """Build an option that can also be set by a variable: ``--log-level`` by ``WINDVANE_LOG_LEVEL``."""
     variable = f"WINDVANE_{name.upper().replace('-', '_')}"
     return typer.Option(f"--{name}", envvar=variable, help=help, rich_help_panel=panel, **more)
 
@@ -52,20 +52,20 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-Host = Annotated[str, _option("host", "Address to listen on; one other than loopback needs a token.", ADDRESS)]
+Host = Annotated[str, _option("host", "Address to listen on. Any other than loopback requires a token.", ADDRESS)]
 Port = Annotated[int, _option("port", PORT_HELP, ADDRESS, min=0, max=65535)]
 _RATE_HELP = "Requests per second per client; each item of a batch counts (0: no limit)."
 Rate = Annotated[float, _option("rate", _RATE_HELP, ADDRESS, min=0.0)]
 BodyLimit = Annotated[int, _option("body-limit", "Largest request body, in bytes.", ADDRESS, min=1024, max=1 << 30)]
-_MAX_STREAMS_HELP = "How many streams there may be, including archived ones."
+_MAX_STREAMS_HELP = "Largest number of streams, including archived ones."
 MaxStreams = Annotated[int, _option("max-streams", _MAX_STREAMS_HELP, ADDRESS, min=1)]
-_DRAIN_HELP = "Seconds after SIGTERM in which requests are still accepted, while /readyz answers 503."
+_DRAIN_HELP = "Seconds after SIGTERM during which requests are still accepted, while /readyz answers 503."
 Drain = Annotated[float, _option("drain", _DRAIN_HELP, ADDRESS, min=0.0, max=3600.0)]
-_NODE_HELP = "Name of this node, different from that of every other; default: the name of the machine, and the port."
+_NODE_HELP = "Name of this node, unique in the cluster. Default: the name of the machine and the port."
 NodeName = Annotated[str | None, _option("node", _NODE_HELP, CLUSTER, show_default=False)]
-_URL_HELP = "Address at which the other nodes and clients reach this one; default: the address it listens on."
+_URL_HELP = "Address at which other nodes and clients reach this node. Default: the address it listens on."
 NodeUrl = Annotated[str | None, _option("node-url", _URL_HELP, CLUSTER, show_default=False)]
-_HA_HELP = "Refuse to start unless PostgreSQL commits to a standby too (synchronous_standby_names)."
+_HA_HELP = "Refuse to start unless PostgreSQL also commits to a standby (synchronous_standby_names)."
 HighAvailability = Annotated[bool, _option("ha", _HA_HELP, CLUSTER)]
 LogFormat = Annotated[Literal["text", "json"], _option("log-format", "Format of the log on standard error.", LOGGING)]
 Level = Literal["debug", "info", "warning", "error"]
@@ -95,8 +95,8 @@ def serve(
 ) -> None:
     """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one store.
 
-    With a PostgreSQL database as the store, any number of servers can share it: each serves a part of the streams, and
-    takes over those of a server that fails.
+    If the store is a PostgreSQL database, any number of servers can share it. Each of them serves a part of the
+    streams, and if it fails, the others take these streams over.
 
     It prints its address once it listens, and logs "ready" once its streams are recovered and it answers requests.
     Ctrl-C or SIGTERM stops it, with exit code 0, after the requests in progress. The command line takes precedence over

@@ -33,20 +33,21 @@ Tokens = Annotated[
     bool | None,
     typer.Option(
         "--tokens/--no-tokens",
-        help="Copy the access tokens too (default: only with all streams).",
+        help="Whether to copy the access tokens. Default: only if all streams are copied.",
         show_default=False,
     ),
 ]
-FAILURES = ("unsound", "not_copied")  # codes of errors that are not errors of the input
+FAILURES = ("unsound", "not_copied")  # codes of errors that the input did not cause
 
 
 def copy(source: Source, target: Target, names: Names = None, tokens: Tokens = None) -> Answer:
-    """Copy streams with everything of them to another store, and verify them there. No server may use the stores.
+    """Copy streams with all of their data to another store, and verify the copies. No server may use either store.
 
-    A stream keeps every byte, also from a file to PostgreSQL and back. If another stream of the target has its id, it
-    gets a new one, and its checksums are computed again. Each stream is copied as a whole or not at all, and appears in
-    the target once it is verified. A stream of the target is never replaced. If the command is stopped, repeat it:
-    streams that are there already are compared, and not copied again.
+    A copy is identical byte for byte, even from a file to PostgreSQL and back. If the target has another stream with
+    its id, the copy gets a new id, and its checksums are computed again. Each stream is copied completely or not at
+    all, and appears in the target once it is verified. Existing streams of the target are never replaced. If the
+    command is interrupted, repeat it: streams that were already copied are compared instead of copied again. The source
+    is not changed. A store that would have to be migrated or repaired first is refused.
 
     Examples:
       windvane streams copy windvane.db postgresql://windvane@db.internal/windvane
@@ -58,7 +59,7 @@ def copy(source: Source, target: Target, names: Names = None, tokens: Tokens = N
 def move(source: Source, target: Target, names: Names = None, tokens: Tokens = None) -> Answer:
     """Copy streams as "streams copy" does, and remove each from the source once its copy is verified and on disk.
 
-    If the command is stopped in between, both stores have the stream: repeat it to finish. Tokens stay in the source.
+    If the command is interrupted, both stores may have a stream: repeat it to finish. Tokens stay in the source.
 
     Examples:
       windvane streams move windvane.db postgresql://windvane@db.internal/windvane
@@ -88,11 +89,11 @@ def _run(source: str, target: str, names: list[str] | None, tokens: bool | None,
 
 def _describe(result: CopyResult) -> list[str | Table]:
     for name in result.other_tokens:
-        remark(f"the token {name!r} was not copied: the target has another one of this name")
+        remark(f"the token {name!r} was not copied: the target has a different token with this name")
     verb = "moved" if result.has_moved else "copied"
     rows = []
     for stream in result.streams:
-        done = verb if stream.is_new else "was there already" + (", removed from the source" * result.has_moved)
+        done = verb if stream.is_new else "already in the target" + (", removed from the source" * result.has_moved)
         rows.append([stream.stream, done, "kept" if stream.keeps_id else "new", f"{stream.events:,}"])
     tokens = f", {count(len(result.tokens), 'token')}" if result.tokens else ""
     total = f"{count(len(rows), 'stream')}{tokens} from {result.source} to {result.target}, verified"

@@ -1,4 +1,4 @@
-"""The command ``streams`` and its sub-commands: list, compact, archive, unarchive, delete, copy, move."""
+"""The command ``streams`` and its subcommands: list, compact, archive, unarchive, delete, copy, move."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # problems that the input causes
+WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # codes of problems caused by the input
 LISTED = ("name", "title", "created", "archived", "events", "retention", "removed")
 HELP = """List, compact, archive, delete, copy and move streams.
 
-With --url, a running service does it; the token is that in the variable WINDVANE_TOKEN. Without it, the command opens
-the store, and fails if a server has the store open; only "list" also works beside a server.
+With --url, a running service does the work; the token comes from the variable WINDVANE_TOKEN. Without --url, the
+command opens the store itself, and fails if a server has it open. Only "list" also works beside a server.
 
 Examples:
   windvane streams list --store windvane.db
@@ -43,16 +43,16 @@ Examples:
 
 Name = Annotated[str, typer.Argument(help="The name of the stream.", show_default=False)]
 OptionalName = Annotated[
-    str | None, typer.Argument(help="The name of the stream. Default: all that have a retention.", show_default=False)
+    str | None, typer.Argument(help="The name of the stream. Default: all with a retention.", show_default=False)
 ]
-_URL_HELP = "Address of a running service that does it, in place of --store."
+_URL_HELP = "Address of a running service that does the work, instead of --store."
 
 
 def _refuse_both(context: typer.Context, url: str | None) -> str | None:
-    """Raise if a store was named, too: what is changed must not depend on which of them counts."""
+    """Raise if both --url and --store were given: it would be unclear which of the two to change."""
     source = context.get_parameter_source("store")
     if url is not None and source is not None and source.name == "COMMANDLINE":
-        raise InputError("--url and --store must not be given together: a service has a store of its own")
+        raise InputError("--url and --store must not be given together: a service has its own store")
     return url
 
 
@@ -64,12 +64,12 @@ class Place:
     url: Annotated[str | None, typer.Option("--url", help=_URL_HELP, show_default=False, callback=_refuse_both)] = None
 
     def ask(self, call: Callable[[Client], T], work: Callable[[Engine], Awaitable[T]]) -> T:
-        """Return the result of ``call`` to a service, or of ``work`` on the store."""
+        """Run ``call`` on a service, or ``work`` on the store, and return the result."""
         from windvane import Client
         from windvane.service.offline import run_offline
         from windvane.service.store import StoreError, is_postgres
 
-        with _name_errors():
+        with _translate_errors():
             if self.url is not None:
                 with Client(self.url) as client:
                     return call(client)
@@ -77,13 +77,13 @@ class Place:
                 return run_offline(self.store, work)
             except StoreError as error:
                 is_served = error.code == "in_use" and not is_postgres(self.store)
-                hint = "; or give its address as --url" if is_served else ""
+                hint = "; or pass the address of the server as --url" if is_served else ""
                 raise InputError(f"{error}{hint}") from None
 
 
 @contextlib.contextmanager
-def _name_errors() -> Iterator[None]:
-    """Turn problems that the input causes into errors of the input."""
+def _translate_errors() -> Iterator[None]:
+    """Convert problems caused by the input to :class:`InputError`."""
     from windvane.client import ClientError
     from windvane.service.problems import Problem
 
@@ -96,9 +96,9 @@ def _name_errors() -> Iterator[None]:
 
 
 def list_streams(place: Place) -> Answer:
-    """List the streams: whether they are archived, their retention, the events of their logs and those removed.
+    """List the streams with their state, their retention, and the number of stored and of removed events.
 
-    It can run while a server uses the store. Streams that cannot be recovered are listed with the reason.
+    This works while a server uses the store. A stream that cannot be recovered is listed with the reason.
 
     Examples:
       windvane streams list --store windvane.db
@@ -110,7 +110,7 @@ def list_streams(place: Place) -> Answer:
     if place.url is None:
         where, streams, unavailable = _read_streams(place)
     else:
-        with _name_errors(), Client(place.url) as client:
+        with _translate_errors(), Client(place.url) as client:
             streams = [{name: getattr(stream, name) for name in LISTED} for stream in client.streams()]
             unavailable = {stream.name: stream.reason for stream in client.unrecovered()}
     rows = []
@@ -126,7 +126,7 @@ def list_streams(place: Place) -> Answer:
 
 
 def _read_streams(place: Place) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
-    """Return the name of a store, its streams, and why others cannot be recovered."""
+    """Return the name of a store, its streams, and the reasons why others cannot be recovered."""
     from windvane.service.recovery import rebuild_stream
     from windvane.service.store import STORE_ERRORS
     from windvane.service.stream_state import ReplayError
@@ -148,8 +148,8 @@ def _read_streams(place: Place) -> tuple[str, list[dict[str, Any]], dict[str, st
 def compact(place: Place, name: OptionalName = None) -> Answer:
     """Remove the events of a stream that are older than its retention, or of all streams that have a retention.
 
-    What was learned from the events stays. A running service does this by itself, at the latest an hour after the
-    retention has passed; the command does it now.
+    What was learned from the events is kept. A running service removes them automatically, at most an hour after the
+    retention has passed; this command removes them now.
 
     Examples:
       windvane streams compact --store windvane.db
@@ -180,7 +180,7 @@ def archive(name: Name, place: Place) -> Answer:
 
 
 def unarchive(name: Name, place: Place) -> Answer:
-    """Let an archived stream decide and learn again. Decisions whose timeout has passed meanwhile are closed.
+    """Let an archived stream decide and learn again. Decisions whose timeouts have passed are closed.
 
     Example:
       windvane streams unarchive homepage --store windvane.db
@@ -210,11 +210,11 @@ def _change(place: Place, name: str, verb: str) -> Answer:
 def delete(
     name: Name,
     place: Place,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to delete it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> Answer:
-    """Delete a stream with everything of it: its log, its model and its settings. This cannot be undone.
+    """Delete a stream with all of its data: its log, its model and its settings. This cannot be undone.
 
-    It asks first, unless --yes is given. Backups still have the stream.
+    The command asks for confirmation, unless --yes is given. Backups still contain the stream.
 
     Examples:
       windvane streams delete homepage --store windvane.db
@@ -222,8 +222,8 @@ def delete(
     """
     if not yes:
         if not sys.stdin.isatty():
-            raise InputError("--yes must be given where nobody can be asked: deleting a stream cannot be undone")
-        if not typer.confirm(f"Delete the stream {name!r} with everything of it?", err=True):
+            raise InputError("--yes must be given without a terminal: deleting a stream cannot be undone")
+        if not typer.confirm(f"Delete the stream {name!r} with all of its data?", err=True):
             return Answer({"deleted": None}, ["nothing was deleted"], FAILED)
     place.ask(lambda client: client.delete_stream(name), lambda engine: engine.registry.remove(name))
     return Answer({"deleted": name}, [f"{name}: deleted"])

@@ -44,6 +44,8 @@ class Address:
         The address, and the headers of each request.
     timeout, connect_timeout
         Seconds for each step of a request, and for the connection; by default the same.
+    uses_proxy
+        Whether requests go through the proxy of the environment.
 
     Raises
     ------
@@ -52,14 +54,20 @@ class Address:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout: float, connect_timeout: float | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout: float,
+        connect_timeout: float | None = None,
+        *,
+        uses_proxy: bool = True,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
             raise ValueError(url)
         if not url.isprintable() or set(" ,") & set(url) or not parts.path.isascii():
             raise ValueError(url)
-        self.url, self.timeout = url.rstrip("/"), timeout
+        self.url, self.timeout, self._uses_proxy = url.rstrip("/"), timeout, uses_proxy
         self.connect_timeout = timeout if connect_timeout is None else connect_timeout
         self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
         usual = {"http": 80, "https": 443}[self.scheme]
@@ -92,7 +100,7 @@ class Address:
 
     def find_proxy(self) -> httpcore2.Proxy | None:
         """Return the proxy of the environment; an address of this machine has none."""
-        if self._is_loopback() or urllib.request.proxy_bypass(self.host):
+        if not self._uses_proxy or self._is_loopback() or urllib.request.proxy_bypass(self.host):
             return None
         proxies = urllib.request.getproxies()
         if not (proxy := proxies.get(self.scheme) or proxies.get("all")):

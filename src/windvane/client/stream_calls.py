@@ -155,7 +155,7 @@ class StreamCalls(Connection):
         return await self._send(Compaction, "POST", build_path(stream, "compact"), stream=stream)
 
     async def delete_stream(self, stream: str) -> None:
-        """Delete a stream with everything of it. This cannot be undone.
+        """Delete a stream with all of its data. This cannot be undone.
 
         If an attempt got no answer, and the next one finds no stream with this name, the stream counts as deleted.
 

@@ -12,16 +12,19 @@ from windvane import arguments
 from windvane.arguments import NORM_SLACK, Array, Mask, check_array, check_per_lane, check_positive, check_whole
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
+from windvane.estimation.expansion import Expansion
 from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
 from windvane.kernels.history import age_lanes, observe_lanes
-from windvane.kernels.lanes import THETA_HAT, B
+from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
 from windvane.links import Link, get_link
 
 TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
-ROOT_SHARE = 0.01  # share of ``tolerance`` for the error of the root; the rest is for dropped observations
+# Shares of ``tolerance``. Dropped observations change g by at most tolerance ridge. What a larger curvature leaves of
+# the rest is for expanded observations.
+ROOT_SHARE, EXPANSION_SHARE = 0.01, 0.9
 
 
 @documented
@@ -64,11 +67,17 @@ class Estimator(LaneRows, ABC):
             "floor": self.ridge if self.has_curvature_metric else self.lam,
             "root_tolerance": ROOT_SHARE * self.tolerance,
             "drop_budget": self.tolerance * self.ridge / (self.L * max(bound, TINY)),
-            "gamma": forgetting.gammas(n), "window": forgetting.windows(n),
+            "gamma": forgetting.gammas(n), "window": forgetting.windows(n), "budget": EXPANSION_SHARE * self.tolerance,
         }  # fmt: skip
         # A likelihood needs every observation. A window needs those that it will have to subtract.
         remembers = self.is_linearised or isinstance(forgetting, Window)
-        super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
+        dim = check_whole("dim", dim, 1)
+        expansion = self.choose_expansion(dim, link, has_window=isinstance(forgetting, Window))
+        super().__init__(dim, n, link, settings, remembers=remembers, expansion=expansion)
+
+    def choose_expansion(self, dim: int, link: Link, *, has_window: bool) -> Expansion:
+        """Return how old observations are expanded. By default, they are not."""
+        return Expansion()
 
     def solve(self) -> Array:
         """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]. By default it is V^-1 b."""
@@ -79,6 +88,8 @@ class Estimator(LaneRows, ABC):
     @property
     def theta_hat(self) -> Array:
         """The current estimate, [lanes, dim]. Reading it does not change the starting point of a later ``solve``."""
+        if (self.record["status"] == FRESH).all():
+            return self.dense[:, THETA_HAT].copy()
         with self.borrow() as twin:
             return twin.solve()
 

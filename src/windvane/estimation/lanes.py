@@ -10,41 +10,64 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, check_mask
+from windvane.estimation.expansion import Expansion
 from windvane.estimation.scratch import KernelState
-from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
+from windvane.kernels.history import NOT_BUILDING
+from windvane.kernels.lanes import (
+    BUFFERS,
+    CHUNK,
+    EXPANDED_FROM,
+    FRESH,
+    LEVELS,
+    LOST,
+    RECORD,
+    THETA_HAT,
+    VECTORS,
+    WORK,
+    B,
+    dense_rows,
+)
 from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
 
-START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
+START_AT_ZERO = (
+    "now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed", "bent", "anchored",
+    "edge", "base", "reach", "pause", "rest",
+)  # fmt: skip
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
 
 class LaneRows(KernelState):
-    """The arrays ``record``, ``dense`` and ``history`` of an estimator, with a lock and workspaces for kernels.
+    """The arrays ``record``, ``dense``, ``history`` and ``expansions`` of an estimator, with a lock and workspaces.
 
-    ``settings`` are the settings in the record: one number, or one per lane.
+    ``settings`` are the settings in the record: one number, or one per lane. ``expansions`` has rows of length 0 until
+    a history is long enough to be expanded.
     """
 
     scratch: ClassVar[tuple[str, ...]] = ("work", "workspaces")
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
-        "strayed", "dense", "history",
+        "strayed", "bent", "anchored", "edge", "base", "reach", "built", "pause", "rest", "owed", "least", "dense",
+        "history", "expansions",
     )  # fmt: skip
-    flexible: ClassVar[tuple[str, ...]] = ("history",)
+    flexible: ClassVar[tuple[str, ...]] = ("history", "expansions")
     unbounded: ClassVar[tuple[str, ...]] = ("window", "error", "strayed")
 
-    def __init__(self, dim: int, lanes: int, link: Link, settings: Mapping[str, Any], *, remembers: bool) -> None:
-        self.dim, self.lanes, self.link = dim, lanes, link
+    def __init__(
+        self, dim: int, lanes: int, link: Link, settings: Mapping[str, Any], *, remembers: bool, expansion: Expansion
+    ) -> None:
+        self.dim, self.lanes, self.link, self.expansion = dim, lanes, link, expansion
         self.remembers = remembers  # whether observations are stored
         self.record = np.zeros(lanes, RECORD)
-        for name, value in settings.items():
+        for name, value in {**settings, **expansion.record_settings(dim, link)}.items():
             self.record[name] = value
         self.record["memory"] = _compute_memory(self.record)
         self.dense = np.zeros((lanes, dense_rows(dim, linearised=self.is_linearised), dim))
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
+        self.expansions = np.zeros((lanes, LEVELS, 0))
         self.filled = 0  # upper bound on ``end`` of all lanes
         self.prepare_scratch()
         self.reset()
@@ -52,6 +75,7 @@ class LaneRows(KernelState):
     def allocate(self) -> None:
         """Allocate the workspaces of kernels."""
         self.work = np.zeros((WORK, self.dim, self.dim))
+        self.table, self.multiplicity = self.expansion.tables(self.dim)
         self.workspaces = self._allocate_workspaces(self.history.shape[2])
 
     @contextmanager
@@ -59,18 +83,20 @@ class LaneRows(KernelState):
         """Yield a copy that shares the history and the lock. Solving it does not change where a later solve starts."""
         with self.lock:
             twin = object.__new__(type(self))
-            vars(twin).update({**vars(self), "record": self.record.copy(), "dense": self.dense.copy()})
+            copies = {name: getattr(self, name).copy() for name in ("record", "dense", "expansions")}
+            vars(twin).update({**vars(self), **copies})
             yield twin
 
-    def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array]]:
-        """Return a list with the first pair of scratch arrays for histories of this capacity."""
-        return [(self.work, np.zeros((BUFFERS, max(1, capacity))))]
+    def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array, Array]]:
+        """Return a list with the first scratch arrays for histories of this capacity."""
+        vectors = np.zeros((self.expansion.count_vectors(self.dim), CHUNK))
+        return [(self.work, np.zeros((BUFFERS, max(1, capacity))), vectors)]
 
-    def workspace(self, number: int) -> tuple[Array, Array]:
-        """Return the ``number``-th pair of scratch arrays, ``work`` and ``buffers``. Each thread needs its own."""
+    def workspace(self, number: int) -> tuple[Array, Array, Array]:
+        """Return the ``number``-th scratch arrays, ``work``, ``buffers`` and ``vectors``. Each thread needs its own."""
         while len(self.workspaces) <= number:
-            work, buffers = self.workspaces[0]
-            self.workspaces.append((np.zeros_like(work), np.zeros_like(buffers)))
+            work, buffers, vectors = self.workspaces[0]
+            self.workspaces.append((np.zeros_like(work), np.zeros_like(buffers), np.zeros_like(vectors)))
         return self.workspaces[number]
 
     def reset(self, mask: npt.ArrayLike | None = None) -> None:
@@ -79,7 +105,11 @@ class LaneRows(KernelState):
         with self.lock:
             for name in START_AT_ZERO:
                 self.record[name][is_reset] = 0
-            self.record["scale"][is_reset] = 1.0
+            for name in ("scale", "owed"):
+                self.record[name][is_reset] = 1.0
+            self.record["built"][is_reset] = NOT_BUILDING
+            self.record["least"][is_reset] = self.record["floor"][is_reset]
+            self.expansions[is_reset] = 0.0
             self.dense[is_reset, :VECTORS] = 0.0
             for first in range(VECTORS, self.dense.shape[1], d):  # V, V_tilde and, if linearised, H
                 scalar = self.record["floor" if first < VECTORS + 2 * d else "ridge"][is_reset]
@@ -112,11 +142,36 @@ class LaneRows(KernelState):
         if self.filled == capacity:
             record, longest = self.record.copy(), int(self.remembered.max())
             record["end"], record["start"] = self.remembered, 0
+            for name, limit in self._relative_limits().items():
+                record[name] = limit
             capacity = capacity if 2 * longest <= capacity else 2 * capacity
             moved, workspaces = self._move_to_front(capacity), self._allocate_workspaces(capacity)
             # One statement, so that an interrupt leaves either the old arrays or the new ones.
             self.record, self.history, self.filled, self.workspaces = record, moved, longest, workspaces
         self.filled += 1
+        if self.expansions.shape[2] == 0 and self._can_expand(self.filled):
+            self.expansions = self._allocate_expansions()
+
+    def _can_expand(self, entries: int) -> bool:
+        return self.expansion.order > 0 and entries >= EXPANDED_FROM * self.expansion.recent
+
+    def _allocate_expansions(self) -> Array:
+        return np.zeros((self.lanes, LEVELS, self.expansion.width(self.dim)))
+
+    def _relative_limits(self) -> State:
+        """Return the limits of the expansions, counted from the first observation of each lane."""
+        start, built = self.record["start"], self.record["built"]
+        return {
+            "edge": np.maximum(self.record["edge"] - start[:, None], 0),
+            "base": np.maximum(self.record["base"] - start, 0),
+            "built": np.where(built == NOT_BUILDING, NOT_BUILDING, built - start[:, None]),
+        }
+
+    def _read_expansions(self) -> Array:
+        """Return a copy of the tensors, with zeros where they are not in use; rows of length 0 if none are."""
+        is_used = np.stack([self.record["anchored"] == 1, self.record["built"] != NOT_BUILDING], axis=2)
+        width = self.expansion.stored_width(self.dim) if is_used.any() else 0
+        return np.where(np.repeat(is_used, width // 2, axis=2), self.expansions[..., :width], 0.0)
 
     def _move_to_front(self, capacity: int) -> Array:
         """Return a copy of the histories, each moved to the front of a row of this capacity."""
@@ -130,17 +185,23 @@ class LaneRows(KernelState):
         with self.lock:
             count = self.remembered
             own = {"count": count, "dense": self.dense.copy(), "history": self._move_to_front(int(count.max()))}
+            own |= {**self._relative_limits(), "expansions": self._read_expansions()}
             return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
 
     def prepare_fields(self, fields: State) -> dict[str, Any]:
         """Return the arrays for checked fields."""
         record, longest = self.record.copy(), fields["history"].shape[2]
-        for name in set(self.stored) - {"count", "dense", "history"}:
+        for name in set(self.stored) - {"count", "dense", "history", "expansions"}:
             record[name] = fields[name]
         record["start"], record["end"], record["memory"] = 0, fields["count"], _compute_memory(record)
         capacity = max(longest, self.history.shape[2])
         rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
         rows["history"][:, :, :longest] = fields["history"]
+        stored, rows["expansions"] = fields["expansions"], np.zeros((self.lanes, LEVELS, 0))
+        if stored.shape[2] or self._can_expand(longest):
+            rows["expansions"] = self._allocate_expansions()
+            rows["expansions"][:, :, : stored.shape[2]] = stored
+            self.expansion.lay_out(rows["expansions"], self.dim)
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
 
     def map_fields(self, successor: LaneRows, change: CoordinateChange) -> State:
@@ -156,6 +217,11 @@ class LaneRows(KernelState):
         points = np.swapaxes(change.move(np.swapaxes(history[:, :d], 1, 2), factor), 1, 2)
         fields["dense"], fields["history"] = np.concatenate(rows, axis=1), np.concatenate([points, history[:, d:]], 1)
         fields["status"] = np.full_like(fields["status"], LOST)
+        for name in ("anchored", "edge", "base", "reach", "pause", "rest", "bent"):  # expansions are built anew
+            fields[name] = np.zeros_like(fields[name])
+        fields["built"], fields["owed"] = np.full_like(fields["built"], NOT_BUILDING), np.ones_like(fields["owed"])
+        fields["least"] = successor.record["floor"].copy()
+        fields["expansions"] = np.zeros((self.lanes, LEVELS, 0))
         return fields
 
     def check_fields(self, fields: State, path: str) -> None:
@@ -164,7 +230,10 @@ class LaneRows(KernelState):
         gamma, window, now = fields["gamma"], fields["window"], fields["now"]
         has_window, is_used = np.isfinite(self.record["window"]), np.arange(longest) < count[:, None]
         times = np.where(is_used, history[:, d + 2], now[:, None])
-        is_sorted = (np.diff(times, axis=1, append=now[:, None]) >= 0).all() and (history[:, d] >= 0)[is_used].all()
+        # Late rewards wait behind the expanded observations, so these are in the order in which they were expanded.
+        is_ordered = np.arange(longest) < np.maximum(fields["edge"][:, :1], fields["built"].max(axis=1)[:, None])
+        is_ordered |= np.diff(times, axis=1, append=now[:, None]) >= 0
+        is_sorted = is_ordered.all() and (times <= now[:, None]).all() and (history[:, d] >= 0)[is_used].all()
         for name, is_possible, expected in (
             ("history", longest == 0 or self.remembers, "empty: this estimator stores no observations"),
             ("gamma", (gamma > 0) & np.where(has_window, gamma == 1.0, gamma <= 1.0), "in (0, 1], and 1 with a window"),
@@ -175,6 +244,7 @@ class LaneRows(KernelState):
             ("status", np.isin(fields["status"], range(FRESH, LOST + 1)), "0, 1 or 2"),
             ("count", (count >= 0) & (count <= longest), "between 0 and the length of the history"),
             ("history", is_sorted, "sorted by time and not in the future, with weights at least 0"),
+            *self._check_expansions(fields),
         ):
             if not np.all(is_possible):
                 raise refuse(path, name, fields[name], expected)
@@ -184,6 +254,22 @@ class LaneRows(KernelState):
             least = self.record["floor"] * (1 - DEFINITENESS[0]) - DEFINITENESS[1] * eigenvalues[:, -1]
             if not is_symmetric(matrix) or (eigenvalues[:, 0] < least).any():
                 raise refuse(path, "dense", eigenvalues.min(), f"symmetric and at least lam I in the rows of {name}")
+
+    def _check_expansions(self, fields: State) -> list[tuple[str, Any, str]]:
+        """Return the conditions that the fields of the expansions must meet: name, whether it is met, expectation."""
+        edge, built, anchored, count = fields["edge"], fields["built"], fields["anchored"], fields["count"][:, None]
+        width, is_active = fields["expansions"].shape[2], (anchored == 1) | (built != NOT_BUILDING)
+        widths = (self.expansion.stored_width(self.dim),) if is_active.any() else (0,)
+        is_nested = (edge[:, 0] >= edge[:, 1]) & (edge[:, 0] <= fields["count"])
+        return [
+            ("anchored", (anchored == 0) | (anchored == 1) & (self.expansion.order > 0), "1 with an expansion, else 0"),
+            ("edge", is_nested & (edge[:, 1] >= 0), "descending, between 0 and `count`"),
+            ("built", (built >= NOT_BUILDING) & (built <= count), "between -1 and `count`"),
+            ("base", (fields["base"] >= 0) & (fields["base"] <= fields["count"]), "between 0 and `count`"),
+            *((name, fields[name] >= 0, "at least 0") for name in ("reach", "pause", "rest", "least", "bent")),
+            ("owed", (fields["owed"] > 0) & (fields["owed"] <= 1), "in (0, 1]"),
+            ("expansions", width in widths, f"with rows of length {widths[0]}"),
+        ]
 
 
 def _compute_memory(record: npt.NDArray[Any]) -> Array:

@@ -30,6 +30,13 @@ line (logistic, probit) this is a guarantee. For other links the bound uses sup|
 ``truncation_error`` reports the bound at the actual theta_hat. A late observation older than the memory is ignored,
 unless its weight compensates for its age: with a reward of at most sup|mu| it could move theta_hat by at most
 (1 - gamma) tolerance.
+
+**Bounded cost.** Old observations are represented by Taylor polynomials of g around a point near theta_hat
+(:mod:`windvane.kernels.expansion`), which are used where a bound proves that dropped and expanded observations together
+move the root by less than ``tolerance``. Everywhere else the whole history is summed. The polynomials are built a few
+observations at a time (:mod:`windvane.kernels.anchors`), so that a round costs about the same whatever the memory. This
+concerns built-in links in up to ten dimensions, without a window. It changes neither what a projection starts from nor
+the order of observations: theta_hat and its projections are functions of the history, up to the certified error.
 """
 
 from __future__ import annotations
@@ -43,9 +50,12 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
 from windvane.estimation.base import Estimator, check_finite, shape_error
+from windvane.estimation.expansion import Expansion
+from windvane.estimation.forgetting import NEVER, Forgetting
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
+from windvane.links import Link
 from windvane.state import State, refuse
 
 PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads
@@ -59,7 +69,7 @@ class Projection:
     Attributes
     ----------
     theta, eta
-        The minimiser, [lanes, dim]. For P0, eta is zero.
+        The minimiser for g as it was evaluated (``expansion_error``), [lanes, dim]. For P0, eta is zero.
     report
         Value, residual and stage, [lanes, 3].
     """
@@ -88,7 +98,14 @@ class Projection:
 class MaximumLikelihoodEstimator(Estimator):
     """V, V_tilde, b and theta_hat of ``lanes`` independent lanes (notation: see the module docstring).
 
-    The root is certified to a hundredth of ``tolerance``.
+    The root is certified to a hundredth of ``tolerance`` for the stored history, and to ``tolerance`` if old
+    observations are expanded.
+
+    Parameters
+    ----------
+    expansion
+        How old observations are expanded (:class:`windvane.estimation.Expansion`). None: chosen for the dimension, the
+        link and the forgetting rule; ``Expansion()``: not at all.
 
     >>> estimator = MaximumLikelihoodEstimator(2, "logistic")
     >>> estimator.observe([[1.0, 0.0]], 1.0)
@@ -98,24 +115,39 @@ class MaximumLikelihoodEstimator(Estimator):
 
     is_linearised: ClassVar[bool] = True
 
+    def __init__(
+        self, dim: int, link: str | Link = "logistic", *, forgetting: Forgetting = NEVER, S: float = 1.0,
+        L: float = 1.0, lam: float = 1.0, lanes: int = 1, tolerance: float = 1e-6, expansion: Expansion | None = None,
+    ) -> None:  # fmt: skip
+        self.own_expansion = expansion
+        super().__init__(dim, link, forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes, tolerance=tolerance)
+
+    def choose_expansion(self, dim: int, link: Link, *, has_window: bool) -> Expansion:
+        """Return the settings that were passed, or those for the dimension."""
+        return self.own_expansion or Expansion.choose(dim, link, has_window=has_window)
+
     @property
     def pass_cost(self) -> float:
-        """Approximate number of multiply-adds of one pass over all histories. It decides whether to use threads."""
-        return float(self.lanes * self.filled * (10 + self.dim * self.dim // 2))
+        """Approximate number of multiply-adds of one evaluation in all lanes. It decides whether to use threads."""
+        is_expanded = self.expansions.shape[2] > 0 and self.record["anchored"][:, 0].all()
+        entries = 2 * self.expansion.recent if is_expanded else self.filled
+        return float(self.lanes * entries * (10 + self.dim * self.dim // 2))
 
     def solve(self) -> Array:
         """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
-            rows = (self.record, self.dense, self.history)
+            tables, rows = (self.table, self.multiplicity), (self.record, self.dense, self.history, self.expansions)
             if self.lanes == 1:  # without the overhead of threads
-                self.kernels.solve_lanes(*rows, *self.workspaces[0])
+                self.kernels.solve_lanes(*tables, *rows, *self.workspaces[0])
             else:
-                over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
+                over_lanes(self.kernels.solve_lanes, self.pass_cost, tables, rows, self.workspace)
             return self.dense[:, THETA_HAT].copy()
 
     @property
     def root_error(self) -> Array:
         """A bound on the distance between the last solved theta_hat and the root for the stored history.
+
+        It includes the effect of expanded observations.
 
         The bound is for exact arithmetic. Rounding adds an error of order 1e-15 (||b|| + sum w |mu| L) / lambda_min(H),
         which matters only with extreme weights or almost no regularisation.
@@ -128,6 +160,15 @@ class MaximumLikelihoodEstimator(Estimator):
         return self.record["passes"].copy()
 
     @property
+    def expansion_error(self) -> Array:
+        """A bound on the effect of expanded observations on a root, the largest since the last solve began.
+
+        It covers the evaluations of a projection too. There it is the distance by which the same error of g would move
+        a root, not a bound on the error of the projection.
+        """
+        return self.record["slack"].copy()
+
+    @property
     def truncation_error(self) -> Array:
         """A bound on the effect of dropped observations on theta_hat: D sup|mu| L / ridge at the actual theta_hat."""
         reach = self.L * np.linalg.norm(self.theta_hat, axis=1)
@@ -135,12 +176,20 @@ class MaximumLikelihoodEstimator(Estimator):
         return np.asarray(self.record["dropped"] * bound * self.L / self.ridge)
 
     def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return g, [lanes, dim], and H, [lanes, dim, dim], at ``theta[lanes, dim]``."""
+        """Return g, [lanes, dim], and H, [lanes, dim, dim], at ``theta[lanes, dim]``, summed over the whole history."""
         theta = check_array("theta", theta, (self.lanes, self.dim))
+        return self._evaluate(theta, self.expansions[..., :0])
+
+    def curvature(self, theta: npt.ArrayLike) -> Array:
+        """Return H, [lanes, dim, dim], at ``theta[lanes, dim]``, within a hundredth of its smallest eigenvalue."""
+        return self._evaluate(check_array("theta", theta, (self.lanes, self.dim)), self.expansions)[1]
+
+    def _evaluate(self, theta: Array, expansions: Array) -> tuple[Array, Array]:
+        """Return g and H at ``theta``."""
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
         with self.lock:
-            rows = (theta, g, H, self.record, self.history)
-            over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:])
+            rows = (theta, g, H, self.record, self.history, np.ascontiguousarray(expansions))
+            over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[:2])
         return g, H
 
     def project(self, program: int, beta: Array | None = None) -> Projection:
@@ -151,11 +200,19 @@ class MaximumLikelihoodEstimator(Estimator):
             raise shape_error("beta", beta, (n,))
         projection = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
         with self.lock:
-            rows = (beta, projection.theta, projection.eta, projection.report, self.record, self.dense, self.history)
+            results = (projection.theta, projection.eta, projection.report)
+            self.record["beta"] = beta
+            rows = (*results, self.record, self.dense, self.history, self.expansions)
             if n == 1:
-                self.kernels.project_lanes(program, *rows, *self.workspaces[0])
+                self.kernels.project_lanes(program, *rows, *self.workspaces[0][:2])
             else:
-                over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
+                over_lanes(
+                    self.kernels.project_lanes,
+                    PASSES * self.pass_cost,
+                    (program,),
+                    rows,
+                    lambda k: self.workspace(k)[:2],
+                )
         return projection
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:

@@ -15,11 +15,26 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windvane.kernels import elementary, filters, history, lanes, one_pass, projection, root, scoring, sums
+from windvane.kernels import (
+    anchors,
+    elementary,
+    expansion,
+    filters,
+    history,
+    lanes,
+    monomials,
+    one_pass,
+    projection,
+    root,
+    scoring,
+    sums,
+)
 from windvane.kernels.jit import callable_kernel
 
 Array = npt.NDArray[np.float64]
-MODULES = (lanes, elementary, sums, history, root, projection, scoring, one_pass, filters)
+MODULES = (
+    lanes, elementary, monomials, sums, history, expansion, anchors, root, projection, scoring, one_pass, filters,
+)  # fmt: skip
 STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
 
@@ -39,7 +54,7 @@ class LinkKernels:
 
     observe_lanes: Callable[..., None] = history.observe_lanes
     solve_lanes: Callable[..., None] = root.solve_lanes
-    moments_lanes: Callable[..., None] = sums.moments_lanes
+    moments_lanes: Callable[..., None] = expansion.moments_lanes
     project_lanes: Callable[..., None] = projection.project_lanes
     predict_lanes: Callable[..., None] = scoring.predict_lanes
     linearise_lanes: Callable[..., None] = one_pass.linearise_lanes

@@ -129,6 +129,12 @@ def bend_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, be
 
 
 @compiled_inner
+def remainder_growth(link: int, largest_z: float) -> float:
+    """Return the factor of a link's remainder (``Link.remainder``) over |z| <= largest_z: 1, but for Poisson."""
+    return exponential(largest_z) if link == POISSON else 1.0
+
+
+@compiled_inner
 def bend_ratio(link: int, largest_z: float) -> float:
     """Return a bound on |mu''| / mu' over |z| <= largest_z: how fast the Hessian can change along a step."""
     if link in (LOGISTIC, POISSON):
@@ -136,3 +142,36 @@ def bend_ratio(link: int, largest_z: float) -> float:
     if link == PROBIT:
         return largest_z
     return 0.0
+
+
+@compiled_inner
+def taylor_array(link: int, order: int, z: np.ndarray, n: int, vectors: np.ndarray, first: int) -> None:
+    """Write mu^(k)(z) / k! for k = 0, ..., ``order`` into the rows ``first + k`` of ``vectors``.
+
+    The recurrences follow from the differential equations mu' = mu (1 - mu) of the logistic link, mu' = mu of the
+    Poisson link and phi' = -z phi of the normal density phi = mu' of the probit link: with c_k = mu^(k)(z) / k! and
+    phi^(k)(z) / k! = (k + 1) c_{k+1}, the last gives k (k - 1) c_k = -z (k - 1) c_{k-1} - (k - 2) c_{k-2}.
+    """
+    mean, slope = vectors[first], vectors[first + 1]
+    mean_slope_array(link, z, mean, slope, n)
+    for k in range(2, order + 1):
+        last, out = vectors[first + k - 1], vectors[first + k]
+        if link == LOGISTIC:
+            for i in range(n):
+                out[i] = last[i]
+            for j in range(k):
+                a, b = vectors[first + j], vectors[first + k - 1 - j]
+                for i in range(n):
+                    out[i] -= a[i] * b[i]
+            for i in range(n):
+                out[i] /= k
+        elif link == POISSON:
+            for i in range(n):
+                out[i] = last[i] / k
+        elif link == PROBIT:
+            before = vectors[first + k - 2]
+            for i in range(n):
+                out[i] = -(z[i] * (k - 1) * last[i] + ((k - 2) * before[i] if k > 2 else 0.0)) / (k * (k - 1))
+        else:
+            for i in range(n):
+                out[i] = 0.0

@@ -8,10 +8,11 @@ import numpy as np
 
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.jit import compiled, compiled_inner
-from windvane.kernels.lanes import LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
+from windvane.kernels.lanes import LEVELS, LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
 SMALLEST_WEIGHT = 1e-300  # a smaller weight could underflow to zero in the history
+NOT_BUILDING = -1  # ``built`` while no expansion is being built
 MOST_EXPONENT = 300.0  # stored weights grow like gamma^-(time - origin) and are rescaled before they exceed e^300
 # Subtracting an observation leaves a rounding error of 1e-16 times its contribution to V. The sums of a window are
 # rebuilt after as many removals as the window holds, so that the cost per round is constant, but not before
@@ -75,6 +76,23 @@ def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
 
 
 @compiled_inner
+def _leave_behind(lane: np.void) -> None:
+    """Keep the edges of the expansions within the history. A level of dropped observations only is given up."""
+    start = lane["start"]
+    lane["base"] = max(lane["base"], start)
+    for number in range(LEVELS):
+        if lane["built"][number] != NOT_BUILDING:
+            lane["built"][number] = max(lane["built"][number], start)
+        if lane["edge"][number] <= start:
+            lane["edge"][number], lane["anchored"][number] = start, 0
+            if number == 1 and lane["base"] > start:  # the next young level would leave out what lies before ``base``
+                lane["built"][0] = NOT_BUILDING
+    if start == lane["end"]:
+        for number in range(LEVELS):
+            lane["built"][number] = NOT_BUILDING
+
+
+@compiled_inner
 def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> None:
     """Discount V, V_tilde, b, the linearisation and the weights, and drop observations that are too old."""
     d = row.shape[1]
@@ -90,6 +108,7 @@ def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> N
         for j in range(d):
             row[PULL, j] = factor * row[PULL, j] + (1.0 - factor) * ridge * row[THETA_HAT, j]
     lane["dropped"] *= factor
+    lane["least"] = lam + factor * (lane["least"] - lam)  # a bound on V that observations only make safer
     start, end, now = lane["start"], lane["end"], lane["now"]
     if end == start:
         return
@@ -99,6 +118,7 @@ def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> N
         for i in range(start, end):
             rows[d, i] *= scale
         lane["origin"] = now
+        lane["owed"] *= scale
     scale = gamma ** (now - lane["origin"])
     lane["scale"] = scale
     while start < end and now - rows[d + 2, start] > lane["memory"]:
@@ -108,6 +128,7 @@ def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> N
         lane["dropped"] = dropped
         start += 1
     lane["start"] = start
+    _leave_behind(lane)
 
 
 @compiled
@@ -124,14 +145,16 @@ def age_lanes(gap: float, record: np.ndarray, dense: np.ndarray, history: np.nda
 
 @compiled_inner
 def _insert(lane: np.void, rows: np.ndarray, x: np.ndarray, reward: float, time: float, weight: float) -> None:
-    """Insert an observation into a history, sorted by the time of its decision."""
+    """Insert an observation into a history, sorted by the time of its decision, behind all expanded observations."""
     d = x.shape[0]
     start, end = lane["start"], lane["end"]
     if start == end:
         lane["origin"] = lane["now"]
-        lane["scale"] = 1.0
-    at = end
-    while at > start and rows[d + 2, at - 1] > time:
+        lane["scale"], lane["owed"] = 1.0, 1.0
+    at, low = end, max(start, lane["edge"][0])
+    for number in range(LEVELS):
+        low = max(low, lane["built"][number])
+    while at > low and rows[d + 2, at - 1] > time:
         for j in range(d + 3):
             rows[j, at] = rows[j, at - 1]
         at -= 1

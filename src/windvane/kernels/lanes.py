@@ -19,6 +19,9 @@ import numpy as np
 
 from windvane.kernels.jit import compiled_inner, compiled_view
 
+EXPANDED_FROM = 8  # a history is expanded once it is this many times as long as what always stays exact
+LEVELS = 2  # expansions of a lane: of its young observations (0), and of the old ones, which are many and light (1)
+
 RECORD = np.dtype(
     [
         # settings
@@ -33,6 +36,16 @@ RECORD = np.dtype(
         ("gamma", np.float64),
         ("window", np.float64),  # infinite without a window
         ("memory", np.float64),  # age beyond which an observation can be dropped
+        # settings of the expansion (see :mod:`windvane.kernels.expansion`)
+        ("order", np.int64),  # Taylor polynomials of mu have this degree, which is even; 0: nothing is expanded
+        ("recent", np.int64),  # observations that always stay exact
+        ("young", np.int64),  # about as many older ones are in the young level, and the rest in the old one
+        ("rate", np.int64),  # observations that one solve may add to an expansion
+        ("sums", np.int64),  # length of the packed tensors S
+        ("moments", np.int64),  # length of the packed tensor M
+        ("columns", np.int64),  # number of monomials of degree below ``order``
+        ("remainder", np.float64),  # sup |mu^(order + 1)| / (order + 1)!, up to a factor that depends on theta
+        ("budget", np.float64),  # largest certified effect of an expansion on theta_hat
         # clock
         ("now", np.float64),  # rounds since the lane started or was reset
         ("origin", np.float64),  # reference time of the stored weights
@@ -47,6 +60,24 @@ RECORD = np.dtype(
         ("passes", np.int64),  # passes over the history in the last solve
         ("error", np.float64),  # bound on the error of theta_hat after the last solve
         ("strayed", np.float64),  # bound on the distance between theta_hat and the points where H was evaluated
+        ("bent", np.float64),  # bound on the error of H by an expansion, relative to its smallest eigenvalue
+        # expansion
+        ("anchored", np.int64, (LEVELS,)),  # 1 if the level has an expansion to use
+        ("edge", np.int64, (LEVELS,)),  # it represents entries before this one, down to the edge of the older level
+        ("built", np.int64, (LEVELS,)),  # the next one contains entries before this one; -1 if none is being built
+        ("pause", np.int64, (LEVELS,)),  # solves until another expansion can be begun
+        ("rest", np.int64, (LEVELS,)),  # length of the last pause
+        ("reach", np.float64, (LEVELS,)),  # distance from the center up to which an expansion was last valid, about
+        ("base", np.int64),  # first entry of the next expansion of the young level
+        ("owed", np.float64),  # factor by which stored weights were rescaled since the tensors were last brought along
+        ("least", np.float64),  # lower bound on the smallest eigenvalue of V
+        # not part of the state: the radius of a projection, and the last evaluation of g
+        ("beta", np.float64),
+        ("first", np.int64),  # entries from this one on were summed
+        ("expanded", np.int64),  # number of levels, the oldest, that represented the others
+        ("slack", np.float64),  # bound on their effect on a root, the largest since this field was set to 0
+        ("bend", np.float64),  # ``bent`` for H at this point
+        ("stale", np.int64, (LEVELS,)),  # 1 if the tensors have changed since they were laid out
     ],
     align=True,
 )
@@ -60,6 +91,8 @@ VECTORS = 3
 # Rows of ``buffers[BUFFERS, capacity]``: z, mu(z), mu'(z) of every entry, then scratch space for one block.
 Z, MEAN, SLOPE, FACTOR, SCALED, SCRATCH = 0, 1, 2, 3, 4, 6
 BUFFERS = 8
+
+CHUNK = 64  # observations that enter an expansion at a time: their monomials fit in the L2 cache
 
 WORK = 24  # matrices in ``work[WORK, d, d]``, the workspace of the solvers
 

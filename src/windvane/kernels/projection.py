@@ -38,6 +38,7 @@ import math
 import numpy as np
 
 from windvane.kernels.ball import ball_quadratic
+from windvane.kernels.expansion import apply_at, gram_at, mean_at
 from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import THETA_HAT, B, V_of, V_tilde_of
 from windvane.kernels.linalg import (
@@ -52,7 +53,7 @@ from windvane.kernels.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from windvane.kernels.sums import BEND_GRAM, SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, slope_apply
+from windvane.kernels.sums import BEND_GRAM, SLOPE_GRAM, THIRD_GRAM
 
 P0_IN_V, P0_IN_V_TILDE, P0_IN_H, P2 = range(4)  # programs
 VALUE, RESIDUAL, STAGE = range(3)  # columns of a report
@@ -92,11 +93,12 @@ def _fit_slack(work: np.ndarray) -> float:
 
 @compiled_inner
 def _evaluate(
-    program: int, lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray
-) -> tuple[float, float]:
+    program: int, lane: np.void, row: np.ndarray, rows: np.ndarray, expansion: np.ndarray, work: np.ndarray,
+    buffers: np.ndarray,
+) -> tuple[float, float]:  # fmt: skip
     """Return f at the trial point and the multiplier of eta. g - b, u and eta are left in the workspace."""
     g, u, b = work[_G, 0], work[_U, 0], row[B]
-    mean_sums(lane, rows, work[_TRIAL, 0], buffers, g)
+    mean_at(lane, rows, expansion, work[_TRIAL, 0], buffers, g, work[_SPARE])
     for i in range(b.shape[0]):
         g[i] -= b[i]
     lower = work[_LOWER]
@@ -105,7 +107,7 @@ def _evaluate(
         solve_cholesky(lower, work[_RHO, 0], u)
         return 0.5 * dot(work[_RHO, 0], work[_RHO, 0]), nu
     if program == P0_IN_H:
-        gram(SLOPE_GRAM, lane, rows, u, buffers, work[_SPARE])
+        gram_at(SLOPE_GRAM, lane, rows, expansion, u, buffers, work[_SPARE])
         factorise(work[_SPARE], lower)
     solve_cholesky(lower, g, u)
     return max(0.5 * dot(g, u), 0.0), 0.0
@@ -130,14 +132,16 @@ def _differentiate_distance(work: np.ndarray, eta: np.ndarray, nu: float) -> Non
 
 
 @compiled_inner
-def _form_gradient(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
+def _form_gradient(
+    program: int, lane: np.void, rows: np.ndarray, expansion: np.ndarray, work: np.ndarray, buffers: np.ndarray
+) -> None:
     """Set H and the gradient at the current point, and for P0 in H also Q."""
     H, gradient, u = work[_H], work[_GRADIENT, 0], work[_U, 0]
     if program == P0_IN_H:
         copy_matrix(work[_SPARE], H)
-        gram(BEND_GRAM, lane, rows, u, buffers, work[_Q])
+        gram_at(BEND_GRAM, lane, rows, expansion, u, buffers, work[_Q])
     else:
-        gram(SLOPE_GRAM, lane, rows, u, buffers, H)
+        gram_at(SLOPE_GRAM, lane, rows, expansion, u, buffers, H)
     for i in range(u.shape[0]):
         gradient[i] = dot(H[i], u)
         if program == P0_IN_H:
@@ -175,11 +179,13 @@ def _form_gauss_newton(program: int, eta: np.ndarray, nu: float, work: np.ndarra
 
 
 @compiled_inner
-def _add_curvature(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> float:
+def _add_curvature(
+    program: int, lane: np.void, rows: np.ndarray, expansion: np.ndarray, work: np.ndarray, buffers: np.ndarray
+) -> float:
     """Add the rest of the Hessian to B and return the sum of the norms of its rows."""
     hessian, Q, u = work[_B], work[_Q], work[_U, 0]
     factor = -0.5 if program == P0_IN_H else 1.0
-    gram(THIRD_GRAM if program == P0_IN_H else BEND_GRAM, lane, rows, u, buffers, Q)
+    gram_at(THIRD_GRAM if program == P0_IN_H else BEND_GRAM, lane, rows, expansion, u, buffers, Q)
     total = 0.0
     for i in range(u.shape[0]):
         total += abs(factor) * norm(Q[i])
@@ -217,6 +223,7 @@ def descend(
     lane: np.void,
     row: np.ndarray,
     rows: np.ndarray,
+    expansion: np.ndarray,
     work: np.ndarray,
     buffers: np.ndarray,
     theta: np.ndarray,
@@ -236,7 +243,7 @@ def descend(
     kappa = 0.0
     is_last = False
     for _ in range(MOST_STEPS):
-        f_trial, nu = _evaluate(program, lane, row, rows, work, buffers)
+        f_trial, nu = _evaluate(program, lane, row, rows, expansion, work, buffers)
         if not f_trial <= f - SUFFICIENT * predicted:  # written as `not x <= y` so that NaN is rejected
             if predicted <= UNRESOLVED * f:
                 break
@@ -248,9 +255,9 @@ def descend(
             copy(work[_TRIAL, 0], current)
             copy(work[_ETA, 0] if program == P2 else work[_G, 0], eta)
             if is_last and program != P0_IN_H:
-                slope_apply(lane, rows, work[_U, 0], buffers, gradient)
+                apply_at(lane, rows, expansion, work[_U, 0], buffers, gradient, work[_SPARE])
             else:
-                _form_gradient(program, lane, rows, work, buffers)
+                _form_gradient(program, lane, rows, expansion, work, buffers)
             is_on_sphere = norm(current) >= S * ON_SPHERE
             kappa = max(0.0, -dot(gradient, current) / (S * S)) if is_on_sphere else 0.0
             violation = 0.0
@@ -262,7 +269,7 @@ def descend(
                 break
             size = _form_gauss_newton(program, eta, nu, work)
             residual = violation / size
-            stiffness = size + _add_curvature(program, lane, rows, work, buffers)
+            stiffness = size + _add_curvature(program, lane, rows, expansion, work, buffers)
             if is_on_sphere and not cholesky(work[_B], kappa, work[_SPARE]):
                 add_outer(work[_B], 2.0 * stiffness / (S * S), current)
         length, predicted = _take_step(S, kappa, damping, work)
@@ -310,13 +317,13 @@ def _set_slack_operator(beta: float, work: np.ndarray) -> None:
 @compiled
 def project_lanes(
     program: int,
-    beta: np.ndarray,
     theta: np.ndarray,
     eta: np.ndarray,
     report: np.ndarray,
     record: np.ndarray,
     dense: np.ndarray,
     history: np.ndarray,
+    expansions: np.ndarray,
     work: np.ndarray,
     buffers: np.ndarray,
 ) -> None:
@@ -346,13 +353,13 @@ def project_lanes(
             if stage == 2:
                 _set_start(0, row[THETA_HAT], S, theta[i])  # so that theta is admissible in any case
                 if program == P2:
-                    stage_program, target = P0_IN_V_TILDE, beta[i]
+                    stage_program, target = P0_IN_V_TILDE, lane["beta"]
                 if program != P0_IN_H:
                     factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
                     copy_matrix(lower, lower_M)
             else:
                 factorise(V_of(row), lower)
-                _set_slack_operator(beta[i], work)
+                _set_slack_operator(lane["beta"], work)
                 stage_program, target = program, 0.0
             value, residual = math.inf, math.inf
             for number in range(3 + 2 * min(d, MOST_AXES)):
@@ -360,7 +367,9 @@ def project_lanes(
                     copy(theta[i], start)
                 else:
                     _set_start(number + 2 - stage, row[THETA_HAT], S, start)
-                start_value, start_residual = descend(stage_program, lane, row, rows, work, buffers, start, start_eta)
+                start_value, start_residual = descend(
+                    stage_program, lane, row, rows, expansions[i], work, buffers, start, start_eta
+                )
                 if start_value < value * BETTER:
                     value, residual = start_value, start_residual
                     copy(start, theta[i])
@@ -368,9 +377,9 @@ def project_lanes(
                 if value <= target:
                     break
             report[i, STAGE] = stage
-            if program == P2 and stage == 2 and value <= beta[i]:
+            if program == P2 and stage == 2 and value <= lane["beta"]:
                 for j in range(d):
-                    eta[i, j] /= -beta[i]
+                    eta[i, j] /= -lane["beta"]
                 solve_lower(lower_M, eta[i], eta[i])
                 value = 0.0
                 break

@@ -29,8 +29,10 @@ import math
 
 import numpy as np
 
+from windvane.kernels.anchors import maintain
 from windvane.kernels.ball import ball_quadratic
-from windvane.kernels.elementary import bend_ratio
+from windvane.kernels.elementary import bend_ratio, mean_slope
+from windvane.kernels.expansion import expanded_weight, gram_at, mean_at
 from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import (
     FRESH,
@@ -54,7 +56,7 @@ from windvane.kernels.linalg import (
     solve_cholesky,
     trace_of_inverse,
 )
-from windvane.kernels.sums import SLOPE_GRAM, gram, mean_sums
+from windvane.kernels.sums import SLOPE_GRAM
 
 MOST_PASSES = 200  # Newton's method needs 1 to 3; about 100 only in the far tails of a link
 PATIENCE = 30  # passes after which the residual is compared with rounding errors
@@ -64,33 +66,42 @@ ACCEPT = 0.5  # a step is accepted unless the slope at its end is below minus th
 TRUST = 0.25  # the radius grows if the error of the predicted slope is below this share of the initial slope
 
 # Matrices of the workspace. A vector uses the first row of its matrix.
-_G, _TRIAL_G, _STEP, _TRIAL, _SCRATCH, _LOWER, _SPARE = range(7)
+_G, _TRIAL_G, _STEP, _TRIAL, _SCRATCH, _LOWER, _SPARE, _TENSOR = range(8)
 
 
 @compiled_inner
-def _rounding(lane: np.void, rows: np.ndarray, b: np.ndarray, buffers: np.ndarray) -> float:
+def _rounding(
+    lane: np.void, rows: np.ndarray, expansion: np.ndarray, b: np.ndarray, theta: np.ndarray, buffers: np.ndarray
+) -> float:
     """Return a bound on the rounding error of g - b, at the theta of the last means."""
     total = 0.0
-    start = lane["start"]
-    for i in range(lane["end"] - start):
-        total += rows[b.shape[0], start + i] * abs(buffers[MEAN, i])
-    return ROUNDING * (norm(b) + total * lane["scale"] * lane["L"])
+    first = lane["first"]
+    for i in range(lane["end"] - first):
+        total += rows[b.shape[0], first + i] * abs(buffers[MEAN, i])
+    total *= lane["scale"]
+    if lane["expanded"] > 0:
+        reach = lane["L"] * norm(theta)
+        largest = max(abs(mean_slope(lane["link"], reach)[0]), abs(mean_slope(lane["link"], -reach)[0]))
+        total += expanded_weight(lane, expansion, b.shape[0]) * largest
+    return ROUNDING * (norm(b) + total * lane["L"])
 
 
 @compiled_inner
 def _residual(
-    lane: np.void, rows: np.ndarray, b: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray
-) -> None:
+    lane: np.void, rows: np.ndarray, expansion: np.ndarray, b: np.ndarray, theta: np.ndarray, work: np.ndarray,
+    buffers: np.ndarray, g: np.ndarray,
+) -> None:  # fmt: skip
     """Set g to g(theta) - b."""
-    mean_sums(lane, rows, theta, buffers, g)
+    mean_at(lane, rows, expansion, theta, buffers, g, work[_TENSOR])
     for j in range(b.shape[0]):
         g[j] -= b[j]
 
 
 @compiled_inner
 def _search(
-    lane: np.void, row: np.ndarray, rows: np.ndarray, radius: float, work: np.ndarray, buffers: np.ndarray
-) -> float:
+    lane: np.void, row: np.ndarray, rows: np.ndarray, expansion: np.ndarray, radius: float, work: np.ndarray,
+    buffers: np.ndarray,
+) -> float:  # fmt: skip
     """Find an acceptable step. Return the new trust radius, or 0 if only rounding errors are left.
 
     The workspace holds the first step to try. A rejected step is shortened to the trust radius. The accepted point and
@@ -109,7 +120,7 @@ def _search(
             return 0.0
         for j in range(theta.shape[0]):
             trial[j] = theta[j] - step[j]
-        _residual(lane, rows, b, trial, buffers, trial_g)
+        _residual(lane, rows, expansion, b, trial, work, buffers, trial_g)
         lane["passes"] += 1
         before = dot(g, step)
         after = dot(trial_g, step)
@@ -127,8 +138,9 @@ def _search(
 
 @compiled_inner
 def newton(
-    lane: np.void, row: np.ndarray, rows: np.ndarray, carried: bool, work: np.ndarray, buffers: np.ndarray
-) -> None:
+    lane: np.void, row: np.ndarray, rows: np.ndarray, expansion: np.ndarray, carried: bool, work: np.ndarray,
+    buffers: np.ndarray,
+) -> None:  # fmt: skip
     """Improve theta_hat until it is certified to ``root_tolerance``. Sets ``passes`` and ``error``.
 
     If ``carried``, the workspace holds the Cholesky factor of the carried H, whose terms were evaluated within
@@ -138,7 +150,7 @@ def newton(
     d = theta.shape[0]
     g, step, lower = work[_G, 0], work[_STEP, 0], work[_LOWER]
     L, ridge, tolerance = lane["L"], lane["ridge"], lane["root_tolerance"]
-    _residual(lane, rows, b, theta, buffers, g)
+    _residual(lane, rows, expansion, b, theta, work, buffers, g)
     lane["passes"] = 1
     is_sound, has_H, is_new = carried, carried, False
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step)) if carried else ridge
@@ -147,15 +159,15 @@ def newton(
     lane["error"] = residual / ridge
     while residual > tolerance * ridge and lane["passes"] < MOST_PASSES:
         if not has_H:
-            gram(SLOPE_GRAM, lane, rows, theta, buffers, H)
+            gram_at(SLOPE_GRAM, lane, rows, expansion, theta, buffers, H)
             is_sound = factorise(H, lower)
             curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
             has_H, is_new = True, True
-            lane["strayed"] = 0.0
+            lane["strayed"], lane["bent"] = 0.0, lane["bend"]
         solve_cholesky(lower, g, step)
         size = MARGIN * math.sqrt(max(dot(g, step), 0.0) / curvature)
         distance = lane["strayed"] + size
-        ratio = bend_ratio(lane["link"], L * (norm(theta) + distance)) * L * distance
+        ratio = bend_ratio(lane["link"], L * (norm(theta) + distance)) * L * distance + lane["bent"]
         if is_sound and ratio <= SAFE_RATIO:
             lane["error"] = min(residual / ridge, size)
             if ratio * size <= tolerance:
@@ -167,9 +179,9 @@ def newton(
         if not is_new:  # H belongs to an earlier point: compute it at this one
             has_H = False
             continue
-        if lane["passes"] > PATIENCE and residual <= _rounding(lane, rows, b, buffers):
+        if lane["passes"] > PATIENCE and residual <= _rounding(lane, rows, expansion, b, theta, buffers):
             return
-        radius = _search(lane, row, rows, radius, work, buffers)
+        radius = _search(lane, row, rows, expansion, radius, work, buffers)
         if radius == 0.0:
             return
         trial = work[_TRIAL, 0]
@@ -186,8 +198,9 @@ def newton(
 
 @compiled
 def solve_lanes(
-    record: np.ndarray, dense: np.ndarray, history: np.ndarray, work: np.ndarray, buffers: np.ndarray
-) -> None:
+    table: np.ndarray, multiplicity: np.ndarray, record: np.ndarray, dense: np.ndarray, history: np.ndarray,
+    expansions: np.ndarray, work: np.ndarray, buffers: np.ndarray, vectors: np.ndarray,
+) -> None:  # fmt: skip
     """Compute theta_hat in every lane where it is out of date, starting from its last value.
 
     ``pull`` is g(theta_hat) - b and H its Jacobian, both updated as rounds pass and observations arrive. One Newton
@@ -198,6 +211,7 @@ def solve_lanes(
         lane, row = record[i], dense[i]
         if lane["status"] == FRESH:
             continue
+        maintain(lane, row, history[i], expansions[i], table, multiplicity, work, vectors)
         theta, pull = row[THETA_HAT], row[PULL]
         if lane["status"] == LOST:
             lane["strayed"] = math.inf  # H contains observations that were removed
@@ -211,7 +225,9 @@ def solve_lanes(
                     theta[j] -= step[j]
                 lane["strayed"] += length
         for _ in range(2):
-            newton(lane, row, history[i], carried, work, buffers)
+            lane["slack"] = 0.0
+            newton(lane, row, history[i], expansions[i], carried, work, buffers)
+            lane["error"] += lane["slack"]
             if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
                 break
             carried = False  # no convergence (in a tail of the link): start again from 0

@@ -1,4 +1,4 @@
-"""Sums over the history of one lane: g, H, H u and the derivatives of H u.
+"""Sums over the history of one lane, from the entry ``first`` on: g, H, H u and the derivatives of H u.
 
 ``lane`` is the record of the lane and ``rows`` its history (see :mod:`windvane.kernels.lanes`): d rows of features,
 then the stored weights. Loops over time are contiguous.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.elementary import bend_array, mean_slope_array
-from windvane.kernels.jit import compiled, compiled_inner, compiled_sums
+from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
 from windvane.kernels.linalg import mirror
 
@@ -187,13 +187,13 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
 def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray) -> None:
     """Compute g(theta) = sum w mu(<x, theta>) x + ridge theta.
 
-    ``buffers`` keeps z, mu(z) and mu'(z) of the whole history for the functions below.
+    The sum starts at the entry ``first``. ``buffers`` keeps z, mu(z) and mu'(z) for the functions below.
     """
     d = theta.shape[0]
     X = rows[:d]
     for j in range(d):
         g[j] = 0.0
-    start, end = lane["start"], lane["end"]
+    start, end = lane["first"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
         at = first - start
@@ -241,7 +241,7 @@ def gram(order: int, lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np
     for j in range(d):
         for k in range(d):
             out[j, k] = 0.0
-    start, end = lane["start"], lane["end"]
+    start, end = lane["first"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
         at = first - start
@@ -279,7 +279,7 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
     X = rows[:d]
     for j in range(d):
         out[j] = 0.0
-    start, end = lane["start"], lane["end"]
+    start, end = lane["first"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
         slope = buffers[SLOPE, first - start : first - start + n]
@@ -292,13 +292,3 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
     scale, ridge = lane["scale"], lane["ridge"]
     for j in range(d):
         out[j] = out[j] * scale + ridge * u[j]
-
-
-@compiled
-def moments_lanes(
-    theta: np.ndarray, g: np.ndarray, H: np.ndarray, record: np.ndarray, history: np.ndarray, buffers: np.ndarray
-) -> None:
-    """Compute g and H of every lane at its theta."""
-    for i in range(len(record)):
-        mean_sums(record[i], history[i], theta[i], buffers, g[i])
-        gram(SLOPE_GRAM, record[i], history[i], theta[i], buffers, H[i])

@@ -32,6 +32,8 @@ once. A proof for the whole run needs ``confidence="horizon"`` or ``"anytime"``.
 
 Cost per round and lane: one or two passes over the stored history for theta_hat, O(n d^2); about four more passes if
 theta_hat is outside the ball; O(K d^2) for the arms. n is at most ``memory``, about log(1/tolerance)/(1 - gamma).
+With a built-in link and up to ten dimensions, all but the last few hundred observations are represented by a certified
+expansion (:mod:`windvane.estimation.mle`), and the cost does not grow with the memory.
 """
 
 from __future__ import annotations

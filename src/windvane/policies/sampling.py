@@ -111,7 +111,7 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
     card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        H = self.estimator.moments(theta_hat)[1]
+        H = self.estimator.curvature(theta_hat)
         C = apply_with_ridge(np.linalg.cholesky, H)  # C C' = H(theta_hat), and C'^-1 z is returned
         return apply_with_ridge(np.linalg.solve, C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
 

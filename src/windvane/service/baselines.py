@@ -1,4 +1,4 @@
-"""Baselines: where replays of a stream begin whose log is not whole, because events or requests were erased."""
+"""Baselines: the states from which replays begin if events or requests of the log were erased."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from windvane.agent.refit import declare_arms
 from windvane.records import Name
 from windvane.service.store import KINDS, Baseline, ReadableStore, Snapshot, SnapshotError, StreamRow
 
-ARMS = "arms"  # what the rest of a baseline's snapshot holds beside that of other snapshots
+ARMS = "arms"  # a key in ``extra`` of a baseline's snapshot that other snapshots do not have
 
 
 class LogStart(NamedTuple):
-    """Where the log of a stream begins: the number and the chain value of the event before it, and the arms that the
-    features declared then, after those that undoing refits would restore."""
+    """Where the log of a stream begins.
+
+    ``number`` and ``chain`` belong to the event before it. ``arms``: the arms that the features declared then, preceded
+    by those that undoing refits would restore.
+    """
 
     number: int
     chain: bytes
@@ -22,8 +25,10 @@ class LogStart(NamedTuple):
 
 
 def read_baseline(row: StreamRow, store: ReadableStore) -> Baseline | None:
-    """Return the baseline of a stream, None if its log is whole; raise :class:`SnapshotError` if it was changed, or
-    does not belong to the log."""
+    """Return the baseline of a stream, None if its log is complete.
+
+    Raises :class:`SnapshotError` if the baseline was changed or does not belong to the log.
+    """
     baseline = store.read_baseline(row.id)
     if baseline is not None:
         number = baseline.snapshot.number
@@ -42,21 +47,21 @@ def find_start(row: StreamRow, baseline: Baseline | None) -> LogStart:
 
 
 def build_baseline(row: StreamRow, store: ReadableStore, snapshot: Snapshot, removed: int) -> Baseline:
-    """Return the baseline to store when events up to number ``removed`` are removed, 0 for none.
+    """Build the baseline to store when the events up to number ``removed`` are removed; 0: none.
 
     Parameters
     ----------
     row, store
-        The stream, whose events up to that of ``snapshot`` are in the store.
+        The stream. Its events up to that of ``snapshot`` must be in the store.
     snapshot
-        Of the last event: no refit may lie between the events that are erased and the snapshot's.
+        The snapshot after the last event. There must be no refit between the erased events and the snapshot.
     removed
-        May be below the number of events that were removed before; these stay removed.
+        May be lower than the number of events that were removed before; these stay removed.
 
     Raises
     ------
     SnapshotError
-        If an event is missing, or the last baseline was changed.
+        If an event is missing, or the previous baseline was changed.
     """
     last = read_baseline(row, store)
     start = find_start(row, last)

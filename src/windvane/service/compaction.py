@@ -1,7 +1,8 @@
 """Compactions: remove the events of a stream that are older than its retention.
 
-A stream is looked at on a schedule, at most once a minute, and compacted when its oldest event is older than the
-retention by :func:`allow_delay`: every compaction stores the state of the stream, which would be too much every minute.
+Each stream is checked on a schedule, at most once a minute. It is compacted when the age of its oldest event exceeds
+the retention by :func:`allow_delay`. A compaction every minute would be too expensive, because each one stores the
+state of the stream.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.streams import Stream
 
-LOOK_SECONDS = 60.0  # between two looks at a stream
-PURGE_SECONDS = 1.0  # between attempts
+CHECK_SECONDS = 60.0  # between two checks of a stream
+PURGE_SECONDS = 1.0  # between two attempts to purge erased data
 SHORTEST_DELAY, LONGEST_DELAY, DELAY_SHARE = 60.0, 3600.0, 0.05
 
 log = logging.getLogger("windvane.service")
 
 
 def allow_delay(retention: float) -> float:
-    """Return for how many seconds longer than ``retention`` seconds an event may be kept: 5 %, at most an hour."""
+    """Return how many seconds longer than ``retention`` an event may be kept: 5 % of it, from a minute to an hour."""
     return min(max(DELAY_SHARE * retention, SHORTEST_DELAY), LONGEST_DELAY)
 
 
@@ -41,26 +42,26 @@ class Compactions:
         self._engine, self._turn = engine, asyncio.Lock()
 
     def begin(self, stream: Stream) -> None:
-        """Begin to look at the age of the oldest event, if it is time to."""
+        """Start to check the age of the oldest event, if a check is due."""
         now = read_clock()
         if stream.retention is not None and now >= stream.compact_at:
-            stream.compact_at = math.inf  # until it was looked at
-            self._engine.tasks.start(self._look(stream))
+            stream.compact_at = math.inf  # until the check has ended
+            self._engine.tasks.start(self._check(stream))
 
-    async def _look(self, stream: Stream) -> None:
+    async def _check(self, stream: Stream) -> None:
         async with self._turn:
             try:
-                await self.look(stream)
-            except Problem as problem:  # the stream was replaced, deleted or is being refitted; or the disk fails
-                log.info("stream %r: not compacted: %s", stream.name, problem)
+                await self.check(stream)
+            except Problem as problem:  # the stream was replaced or deleted, or is being refitted, or the disk fails
+                log.info("stream %r was not compacted: %s", stream.name, problem)
             except Exception:
-                log.exception("stream %r: cannot be compacted", stream.name)
+                log.exception("stream %r cannot be compacted", stream.name)
             finally:
                 if stream.compact_at == math.inf:
-                    stream.compact_at = read_clock() + LOOK_SECONDS
+                    stream.compact_at = read_clock() + CHECK_SECONDS
 
-    async def look(self, stream: Stream) -> None:
-        """Compact ``stream`` if its oldest event is too old, and note when it may be so next."""
+    async def check(self, stream: Stream) -> None:
+        """Compact ``stream`` if its oldest event is too old, and schedule the next check."""
         seconds = read_retention(stream.retention)
         if seconds is None:
             return
@@ -70,19 +71,23 @@ class Compactions:
             await self.compact(stream)
             oldest = await asyncio.to_thread(read_oldest, stream)
         next_time = now if oldest is None else oldest + kept
-        stream.compact_at = min(max(next_time, now + LOOK_SECONDS), now + LONGEST_DELAY)
+        stream.compact_at = min(max(next_time, now + CHECK_SECONDS), now + LONGEST_DELAY)
 
     async def purge(self) -> None:
-        """Delete what is left of erased data, in a thread. Readers of the store may hold it back: try every second."""
-        store = self._engine.store
+        """Delete the remains of erased data, in a thread. Readers of the store may prevent that: try every second."""
+        store, known = self._engine.store, ""
         while True:
             await asyncio.sleep(PURGE_SECONDS)
             if self._engine.failure is None:
+                problem = ""
                 try:
                     await asyncio.to_thread(store.purge)
                 except STORE_ERRORS as error:
                     self._engine.report_damage(error)
-                    log.warning("%s: erased data cannot be purged now (%s)", store.name, error)
+                    problem = str(error)
+                if problem not in ("", known):
+                    log.warning("%s: erased data cannot be purged yet (%s); retrying", store.name, problem)
+                known = problem
 
     async def compact(self, stream: Stream) -> Compaction:
         """Remove all events that are older than the retention."""
@@ -90,7 +95,7 @@ class Compactions:
         if seconds is None:
             raise Problem("no-retention", f"stream {stream.name!r} has no retention, so its events are kept forever")
         until, removed = read_clock() - seconds, 0
-        await self._engine.timeouts.close_due(stream)  # or decisions would be dropped that count as defaults
+        await self._engine.timeouts.close_due(stream)  # or decisions that get the default reward would be dropped
         while count := await remove_events(self._engine, stream, until):
             removed += count
             await self._engine.turnstile.wait()

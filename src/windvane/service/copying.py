@@ -1,12 +1,12 @@
-"""Copy or move streams from one store to another: between files, between databases, or from one to the other.
+"""Copy or move streams between stores: SQLite files and PostgreSQL databases, in any combination.
 
-A stream is copied with everything of it, in one transaction of the target, and keeps its id if that is free there: then
-every byte is the same. Otherwise it gets a new id, which is part of all checksums, and these are computed again. The
-original is verified before, and the copy before the transaction ends: a target never has a part of a stream, or one
-that was not verified.
+A stream is copied completely, in one transaction of the target. It keeps its id if the target has no stream with that
+id, and then every byte is the same. Otherwise it gets a new id. The id is part of all checksums, so they are computed
+again. The original is verified before it is copied, and the copy before its transaction commits: the target never
+contains a part of a stream, or a stream that was not verified.
 
-A stream is removed from the source once its copy is durable. If the process ends in between, both stores have it, and
-a repetition finds that the target has all of its events and removes it from the source.
+A moved stream is removed from the source once its copy is durable. If the process ends in between, both stores have the
+stream. Repeating the command finds that the target has all of its events, and removes it from the source.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from windvane.service.store import (
 from windvane.service.verification import verify_stream
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
-"""Events that are written at once, and the bytes of their requests and outcomes after which no more are."""
-QUIET_EVENTS = 10_000  # of the target that are verified without a look at the source: about two seconds
-SHOWN = 5  # names of streams in a message
+"""The limits of one write: the number of events, and the bytes of their requests and outcomes."""
+KEEPALIVE_EVENTS = 10_000  # events verified between two queries that keep the source's transaction alive: about 2 s
+MAX_NAMES = 5  # how many streams a message names
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class StreamCopy:
-    """A stream in the target. ``is_new``: whether it was copied now, and not by an earlier command that was stopped.
+    """A stream in the target. ``is_new``: whether this command copied it, not an earlier one that was interrupted.
 
-    ``keeps_id``: whether it has the id of the original, and so the same checksums.
+    ``keeps_id``: whether it has the id of the original, and therefore the same checksums.
     """
 
     stream: str
@@ -61,7 +61,7 @@ class StreamCopy:
 class CopyResult:
     """The streams that are in the target now, and the names of the tokens that were added to it.
 
-    ``other_tokens``: tokens that were not, because the target has others of these names.
+    ``other_tokens``: the names of tokens that were not copied because the target has different tokens with these names.
     """
 
     source: str
@@ -73,7 +73,7 @@ class CopyResult:
     seconds: float = 0.0
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
+        """Convert the result to JSON values."""
         streams = [
             {"stream": copy.stream, "events": copy.events, "copied": copy.is_new, "same_id": copy.keeps_id}
             for copy in self.streams
@@ -102,35 +102,37 @@ def copy_streams(
     names
         The streams; default: all.
     move
-        Whether to remove every stream from the source once it is in the target.
+        Whether to remove each stream from the source once it is in the target.
     tokens
-        Whether to copy the access tokens as well, and that requests need one. Default: if all streams are copied, so
-        that a service never loses its protection by moving to another store.
+        Whether to copy the access tokens, and the setting that requests need one. Default: only if all streams are
+        copied, so that a service never loses its protection by moving to another store.
     progress
         Called with the name of a step, the number of events done, and the total.
 
     Raises
     ------
     StoreError
-        If a store cannot be used ("in_use": a server uses it), a stream is missing ("no_stream") or not sound
-        ("unsound"), the target has another stream of that name ("exists"), or copying fails ("not_copied"). The streams
-        before that one are in the target.
+        If a store cannot be used ("in_use": a server is using it; "format", "damaged": it would have to be migrated or
+        repaired first), a stream is missing ("no_stream") or damaged ("unsound"), the target has a different stream of
+        that name ("exists"), or copying fails ("not_copied"). Streams that were copied before the error remain.
     """
     began = time.monotonic()
     _refuse_same_store(source, target)
+    _refuse_unsuitable(source)
+    _refuse_unsuitable(target, may_be_missing=True)
     with contextlib.closing(open_store(source, create=False)) as old:
-        rows = _choose(old, names)
-        with _name_errors(old, old), old.hold():
-            pass  # or the target would be created although the source is served
+        rows = _select_rows(old, names)
+        with _raise_store_errors(old, old), old.hold():
+            pass  # fail before the target is created if a server is using the source
         with contextlib.closing(open_store(target)) as new:
             transfer = _Transfer(old, new, progress)
             result = CopyResult(old.name, new.name, move)
-            with _name_errors(old, new):
+            with _raise_store_errors(old, new):
                 transfer.check(rows)
                 if tokens if tokens is not None else not names:
                     result.tokens, result.other_tokens = transfer.copy_tokens()
                 taken = {row.id: row.name for row in new.read_streams()}
-                # Those that need new ids come last: they must not get the ids of others.
+                # Streams that need new ids come last, so that they do not get the ids of others.
                 for row in sorted(rows, key=lambda row: taken.get(row.id, row.name) != row.name):
                     result.streams.append(transfer.copy(row, move=move))
     result.seconds = time.monotonic() - began
@@ -139,7 +141,7 @@ def copy_streams(
 
 def _refuse_same_store(source: str | Path, target: str | Path) -> None:
     if is_postgres(source) or is_postgres(target):
-        is_same = source == target  # other spellings are noticed when both are to be held
+        is_same = source == target  # the same database under another address is noticed when both are held
     else:
         is_same = Path(source).resolve() == Path(target).resolve()
     if is_same:
@@ -147,9 +149,29 @@ def _refuse_same_store(source: str | Path, target: str | Path) -> None:
         raise StoreError(where, "in_use", "the source and the target are the same store")
 
 
-def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
+def _refuse_unsuitable(where: str | Path, *, may_be_missing: bool = False) -> None:
+    """Raise :class:`StoreError` if opening a store for writing would migrate or repair it.
+
+    A command that copies streams must not do that as a side effect.
+    """
+    try:
+        with contextlib.closing(open_store(where, shared=True, create=False, read_only=True)) as store:
+            with _raise_store_errors(store, store):
+                problems = store.find_damage(pages=False)
+            if problems:
+                problem = f"is damaged ({problems[0]}); `windvane serve` repairs it if possible"
+                raise StoreError(store.name, "damaged", problem)
+    except StoreError as error:
+        if error.code == "format" and not is_postgres(where):
+            hint = "keeps the old file; `windvane backup` writes a migrated copy and leaves this one as it is"
+            raise StoreError(error.where, "format", f"{error.problem} and {hint}") from None
+        if not (may_be_missing and error.code == "no_store"):
+            raise
+
+
+def _select_rows(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
     """Return the streams with these names, or all, in the order in which they were created."""
-    with _name_errors(store, store):
+    with _raise_store_errors(store, store):
         rows = store.read_streams()
     missing = sorted({*names} - {row.name for row in rows})
     if missing:
@@ -158,12 +180,12 @@ def _choose(store: ReadableStore, names: Sequence[str]) -> list[StreamRow]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(map(repr, names[:MAX_NAMES])) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 @contextlib.contextmanager
-def _name_errors(source: ReadableStore, target: ReadableStore) -> Iterator[None]:
-    """Turn errors of a store into :class:`StoreError`."""
+def _raise_store_errors(source: ReadableStore, target: ReadableStore) -> Iterator[None]:
+    """Convert errors of a store to :class:`StoreError`."""
     try:
         yield
     except (UnreadableEventError, *STORE_ERRORS) as error:
@@ -178,37 +200,37 @@ class _Transfer:
         self._source, self._target, self._progress = source, target, progress
 
     def check(self, rows: Sequence[StreamRow]) -> None:
-        """Raise if a store is served, or the target has other streams of these names."""
+        """Raise if a server is using a store, or if the target has different streams with these names."""
         with self._source.hold(), self._target.hold():
-            taken = [row.name for row in rows if not self._is_possible(row)]
+            taken = [row.name for row in rows if not self._can_copy(row)]
         if taken:
-            problem = f"has other streams of the same name: {_list_names(taken)}"
+            problem = f"has different streams with the same names: {_list_names(taken)}"
             raise StoreError(self._target.name, "exists", f"{problem}; delete them, or name the streams to copy")
 
-    def _is_possible(self, row: StreamRow) -> bool:
-        there = self._target.find_stream(row.name)
-        return there is None or self._has_all(row, there)
+    def _can_copy(self, row: StreamRow) -> bool:
+        existing = self._target.find_stream(row.name)
+        return existing is None or self._has_all(row, existing)
 
     def copy(self, row: StreamRow, *, move: bool) -> StreamCopy:
-        """Copy a stream, unless the target has it, and remove it from the source if it is moved."""
+        """Copy a stream, unless the target already has it. If ``move`` is set, then remove it from the source."""
         with self._source.hold():
             if self._source.find_stream(row.name) != row:
-                raise StoreError(self._source.name, "not_copied", f"the stream {row.name!r} was changed meanwhile")
+                raise StoreError(self._source.name, "not_copied", f"the stream {row.name!r} has changed")
             self._verify(self._source, row, "verifying")
             with self._target.hold():
-                there = self._target.find_stream(row.name)
-                copy = self._import(row) if there is None else self._find(row, there)
+                existing = self._target.find_stream(row.name)
+                copy = self._import(row) if existing is None else self._check_existing(row, existing)
             if move:
                 self._source.remove_stream(row)
         return copy
 
     def _verify(self, store: OfflineStore, row: StreamRow, step: str) -> int:
-        """Return the number of events; raise if the stream is not sound."""
+        """Verify a stream and return the number of its events. Raise if it is damaged."""
 
         def note_progress(name: str, done: int, total: int) -> None:
             self._progress(f"{step} {name}", done, total)
-            if done % QUIET_EVENTS == 0:
-                self._source.find_stream(name)  # a database ends a transaction in which nothing happens for long
+            if done % KEEPALIVE_EVENTS == 0:
+                self._source.find_stream(name)  # the database ends a transaction that is idle for long
 
         report = verify_stream(store, row, note_progress)
         if report.problems:
@@ -229,30 +251,30 @@ class _Transfer:
             number = self._verify(self._target, new.row, "verifying the copy of")
             return StreamCopy(row.name, number, is_new=True, keeps_id=new.row.id == row.id)
 
-    def _find(self, row: StreamRow, there: StreamRow) -> StreamCopy:
-        """Return the stream of an earlier copy, which was stopped; it was verified, but may have been damaged since."""
-        if not self._has_all(row, there):
-            raise StoreError(self._target.name, "exists", f"has another stream named {row.name!r}")
-        number = self._verify(self._target, there, "verifying the copy of")
-        return StreamCopy(row.name, number, is_new=False, keeps_id=there.id == row.id)
+    def _check_existing(self, row: StreamRow, existing: StreamRow) -> StreamCopy:
+        """Verify the copy that an interrupted command left, again: it may have been damaged since then."""
+        if not self._has_all(row, existing):
+            raise StoreError(self._target.name, "exists", f"has a different stream named {row.name!r}")
+        number = self._verify(self._target, existing, "verifying the copy of")
+        return StreamCopy(row.name, number, is_new=False, keeps_id=existing.id == row.id)
 
-    def _has_all(self, row: StreamRow, there: StreamRow) -> bool:
-        """Return whether the stream ``there`` begins with all events of the source."""
-        baseline, other = self._source.read_baseline(row.id), self._target.read_baseline(there.id)
-        if row[1:4] != there[1:4] or (baseline and baseline.removed) != (other and other.removed):
+    def _has_all(self, row: StreamRow, existing: StreamRow) -> bool:
+        """Return whether ``existing``, a stream of the target, begins with all events of the source."""
+        baseline, other = self._source.read_baseline(row.id), self._target.read_baseline(existing.id)
+        if row[1:4] != existing[1:4] or (baseline and baseline.removed) != (other and other.removed):
             return False
-        copies = _LogCopy(self._source, row, there, baseline).read_events()
-        events = self._target.read_events(there.id)
+        copies = _LogCopy(self._source, row, existing, baseline).read_events()
+        events = self._target.read_events(existing.id)
         return all(copy == next(events, None) for copy in copies)
 
     def copy_tokens(self) -> tuple[list[str], list[str]]:
-        """Return the names of the tokens that were added, and of those for which the target has another one."""
+        """Copy the tokens. Return the names of those that were added, and of those that differ in the target."""
         with self._source.hold(), self._target.hold():
             source, target = self._source.tokens, self._target.tokens
             known = set(target.read())
             results = {token.name: target.add(token) for token in source.read() if token not in known}
             if source.are_required and not target.are_required:
-                # All tokens of the source were removed, which does not turn authentication off.
+                # All tokens of the source were removed, but authentication is still on. Turn it on here as well.
                 name = secrets.token_hex(8)
                 target.add(Token(name, name, False, 0.0))
                 target.remove(name)
@@ -260,18 +282,18 @@ class _Transfer:
 
 
 class _LogCopy:
-    """The log of the stream ``row`` as that of the stream ``copy``, which may have another id."""
+    """Converts the log of the stream ``row`` to that of the stream ``copy``, which may have another id."""
 
     def __init__(self, source: ReadableStore, row: StreamRow, copy: StreamRow, baseline: Baseline | None) -> None:
         self._source, self._row, self._copy, self._baseline = source, row, copy, baseline
-        # Where events were removed, the chain continues with a value that cannot be computed again, and need not be.
+        # If events were removed, the chain continues with a value that cannot, and need not, be computed again.
         self._start = (row.digest, copy.digest)
         if baseline is not None and baseline.removed > 0:
             self._start = (baseline.removed_chain, baseline.removed_chain)
-        self._chains: dict[int, bytes] = {}  # new chain values, by the numbers of events that have a state
+        self._chains: dict[int, bytes] = {}  # by number of an event with a snapshot or baseline: its new value
 
     def read_events(self, snapshot: Snapshot | None = None) -> Iterator[Event]:
-        """Yield the events of the copy. The originals must match their checksums, or damage would be sealed."""
+        """Yield the events of the copy. Check the originals first: new checksums would hide their damage."""
         old, new = self._start
         states = [state for state in (snapshot, self._baseline and self._baseline.snapshot) if state is not None]
         numbers = {state.number for state in states}
@@ -285,7 +307,7 @@ class _LogCopy:
             yield copy
 
     def convert_states(self, snapshot: Snapshot | None) -> tuple[Snapshot | None, Baseline | None]:
-        """Return the snapshot and the baseline of the copy, once its events were read."""
+        """Return the snapshot and the baseline of the copy. Its events must have been read before."""
         return None if snapshot is None else self._convert(snapshot), self._convert_baseline()
 
     def _convert_baseline(self) -> Baseline | None:

@@ -9,8 +9,8 @@ in a thread, on copies (snapshots, charts) or while the stream is held (bulk his
 long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are not
 affected. Decisions that time out together are closed in slices, with other requests in between.
 
-A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are rejected at once until the disk
-responds. The streams are rebuilt then, because the commit may or may not have become durable.
+The engine abandons a commit that takes longer than :data:`STALL_SECONDS`: requests are rejected at once until the disk
+responds. Then the streams are rebuilt, because the commit may or may not have become durable.
 
 In a cluster, an engine serves the streams of the shards that its node owns (:mod:`windvane.service.cluster.placement`).
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 
 from windvane.errors import ArgumentError
@@ -40,11 +41,14 @@ from windvane.service.turns import Turnstile
 from windvane.service.used_keys import UsedKeys, read_stored_keys
 from windvane.service.views import Views
 
-STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
-STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
+STALL_SECONDS = 3.0  # limit of a commit; a flush takes milliseconds, on a busy disk tenths of a second
+STOP_SECONDS = 10.0  # limit of a stop; writing snapshots of 1,000 streams takes less than a second
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
+RECOVERY_PAUSE = (
+    0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
+)
 
 log = logging.getLogger("windvane.service")
 
@@ -53,9 +57,9 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``rows`` are all streams, by name, ``streams`` those in service, ``by_id`` also those that are being rebuilt or
-    removed; ``unavailable`` says why the others could not be rebuilt, ``failure`` why no request is answered now. While
-    the service drains, it answers requests but is not ready. ``most_streams``: how many there may be.
+    ``rows`` contains all streams, by name; ``streams`` those in service; ``by_id`` also those that are being rebuilt or
+    removed. ``unavailable`` says why the others could not be rebuilt, and ``failure`` why no request is answered now.
+    While the service drains, it answers requests but is not ready. ``most_streams``: the largest number of streams.
     """
 
     def __init__(
@@ -77,14 +81,14 @@ class Engine:
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
-        self.is_draining = self.is_closing = False  # the latter: what takes long is given up
+        self.is_draining = self.is_closing = False  # is_closing: long operations are abandoned
         self.recoveries = 0  # how often all streams were rebuilt
         self.by_id: dict[int, Stream] = {}
         self.journal, self.operations = Journal(self, count_commit), Operations(self)
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
-        self._last_error = ""  # of a recovery
+        self._last_error, self._recovers_from = "", 0.0  # of the last recovery; when the next may begin
         self._is_in_place = False  # the store, in this turn of the event loop
         self._used_keys: UsedKeys | None = None
 
@@ -101,7 +105,7 @@ class Engine:
     async def stop(self) -> None:
         """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
 
-        A disk that does not answer is not waited for longer than :data:`STOP_SECONDS`. What was acknowledged is on it.
+        It waits at most :data:`STOP_SECONDS` for a disk that does not respond. Everything acknowledged is on disk.
         """
         self._is_stopping = True
         try:
@@ -115,17 +119,18 @@ class Engine:
                     await self.placement.stop()
         except TimeoutError:
             error = StalledDiskError(self.store.name, STOP_SECONDS)
-            log.error("%s; what waits for it is given up", error)
+            log.error("%s; stopping without the events that wait for it", error)
             self.failure = NotReady.after(error)
             self.journal.give_up(error)
 
     def begin_draining(self) -> None:
         """Let other nodes take the streams, while requests are still accepted."""
         if self.placement is not None and self.failure is None:
-            self.placement.leave()
+            self.placement.drain()
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
+        await asyncio.sleep(self._recovers_from - time.monotonic())
         while True:
             try:
                 async with self.registry.changing:  # no stream is created meanwhile
@@ -134,6 +139,8 @@ class Engine:
                 return
             except Exception as error:  # after any error, the service must not continue with a wrong state
                 self._note_failure(error)
+                if self.placement is not None:
+                    self.placement.note_failed_recovery()
             await asyncio.sleep(RETRY)
 
     def _read_store(self) -> Recovery:
@@ -154,14 +161,14 @@ class Engine:
         self.failure = progress
 
     def _open(self, recovery: Recovery) -> None:
-        """Answer requests from now on."""
+        """Start to answer requests."""
         self.rows, self.streams, self.unavailable, replays = recovery
         self.by_id = {stream.id: stream for stream in self.streams.values()}
         self.journal.begin(record_losses(self.store, recovery))
         self._begin_reading_keys()
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
-        self.failure, self._last_error = None, ""
+        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + RECOVERY_PAUSE
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
@@ -173,7 +180,7 @@ class Engine:
         log.info("ready", extra={"fields": fields})
 
     def install(self, stream: Stream, seconds: float = 0.0) -> None:
-        """Serve a stream, whose replay took ``seconds``."""
+        """Start to serve a stream, whose replay took ``seconds``."""
         self.streams[stream.name] = self.by_id[stream.id] = stream
         if self._used_keys is not None:
             stream.lookup.know_keys(self._used_keys)
@@ -189,14 +196,14 @@ class Engine:
             self.tasks.start(read_stored_keys(self._used_keys, self.store.keys, lambda: self.is_closing))
 
     def drop(self, row: StreamRow) -> None:
-        """Serve a stream no longer: another node does. Requests that wait for it are told to try again."""
+        """Stop serving a stream that another node has taken over. Waiting requests get 503."""
         if self.rows.get(row.name) is not row:
             return
         del self.rows[row.name]
         self.unavailable.pop(row.name, None)
         self.streams.pop(row.name, None)
         if (stream := self.by_id.pop(row.id, None)) is not None:
-            stream.is_gone = True
+            stream.is_taken_over = True
 
     def _note_check(self, problems: list[str]) -> None:
         self._is_checking = False
@@ -223,6 +230,8 @@ class Engine:
         """Refuse requests until the disk answers."""
         error = StalledDiskError(self.store.name, STALL_SECONDS)
         self.journal.give_up(error)
+        if self.placement is not None:
+            self.placement.step_down()
         self.fail(error)
 
     async def _watch_disk(self) -> None:
@@ -259,12 +268,12 @@ class Engine:
     def refuse_if_replaced(self, stream: Stream) -> None:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
-        if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
-        if stream.is_removed:  # one that is merely not here may be served by another node
+        if stream.is_taken_over:
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
+        if stream.is_removed:  # a stream that is only missing here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:
-            raise Problem("unavailable", WRITE_FAILED)
+            raise Problem("unavailable", WRITE_FAILED, cause="recovering")
 
     def check_in_place(self) -> None:
         """Fail if the store file was moved or removed. Every request calls this once; the first in a turn of the event
@@ -284,7 +293,7 @@ class Engine:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     async def find(self, name: str) -> Stream:
-        """Return a stream that is in service. In a cluster, load it if necessary, or raise if another node has it."""
+        """Return a stream in service. In a cluster, load it if necessary, and raise if another node serves it."""
         if self.placement is not None:
             self.refuse_if_not_ready()
             await self.placement.prepare(name)
@@ -294,9 +303,8 @@ class Engine:
         """Return a stream that is in service and in memory."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            reason = self.unavailable[name]
-            if reason == REBUILDING:  # temporary
-                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
+            if (reason := self.unavailable[name]) == REBUILDING:  # temporary
+                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY, cause="recovering")
             raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise unknown_stream(name)
@@ -304,10 +312,10 @@ class Engine:
 
     @contextlib.contextmanager
     def removing(self, row: StreamRow) -> Iterator[None]:
-        """Serve a stream no longer, because it is removed. Events that wait to be stored are still stored.
+        """Stop serving a stream that is being removed in the block. Its waiting events are still stored.
 
-        Until the end, the engine knows whose they are: if another node has taken the stream, they are not stored, and
-        must not be acknowledged.
+        The engine keeps the stream in ``by_id`` until the end of the block: if another node has taken the stream over,
+        these events are not stored and must not be acknowledged.
         """
         del self.rows[row.name]
         self.streams.pop(row.name, None)
@@ -317,7 +325,7 @@ class Engine:
         try:
             yield
         finally:
-            if self.by_id.get(row.id) is stream:  # else the shard was lost and taken again
+            if self.by_id.get(row.id) is stream:  # otherwise the shard was lost and taken again
                 self.by_id.pop(row.id, None)
 
     # --- in the background -----------------------------------------------------------------------------------------
@@ -338,4 +346,4 @@ class Engine:
                     stream.log_alerts()
                     await self.views.sample_model(stream)
                 except Exception:  # the other streams continue
-                    log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
+                    log.exception("the timeouts or alerts of stream %r cannot be checked", stream.name)

@@ -1,4 +1,4 @@
-"""What the streams of an engine have handed over to be stored: their events, in order, and their snapshots."""
+"""Pass the events and snapshots of an engine's streams to the store, in order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ WRITE_FAILED = "the store could not be written; retry with the same Idempotency-
 
 
 class Journal:
-    """The way of events and snapshots to the store of ``engine``: through one committer between two recoveries.
+    """Passes events and snapshots to the store of ``engine``, through a committer that each recovery replaces.
 
-    ``count_commit`` is called with the number of events of every commit and the seconds it took. ``snapshots``: how
-    many were made.
+    ``count_commit`` is called with the number of events of every commit and the seconds it took. ``snapshots`` is the
+    number of snapshots made.
     """
 
     def __init__(self, engine: Engine, count_commit: Callable[[int, float], None]) -> None:
@@ -38,29 +38,29 @@ class Journal:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything could be stored, now or before the last failure."""
+        """Whether the journal has accepted events at least once, now or before the last failure."""
         return self._committer is not None
 
     def begin(self, losses: Iterable[Sequence[Event]]) -> None:
-        """Store from now on what is handed over, after the events that record ``losses``."""
+        """Start to accept events and snapshots. First store the events that record ``losses``."""
         self._snapshots = Snapshots(self._save_snapshot)
         self._committer = Committer(self._engine.store, self._note_commit, self._engine.fail, self._note_fence)
         for events in losses:
             self._committer.add(events)
 
     def begin_stream(self, stream: Stream, seconds: float) -> None:
-        """Make snapshots of a stream from now on; its replay took ``seconds``."""
+        """Start to make snapshots of a stream, whose replay took ``seconds``."""
         self._snapshots.begin(stream, stream.restored, seconds)
         if self._snapshots.is_due(stream, START_SHARE):
             self._engine.tasks.start(self._snapshots.take(stream))
 
     async def close(self) -> None:
-        """Store what was handed over; from now on nothing is stored."""
+        """Store everything that was handed over, and accept no more."""
         if self._committer is not None:
             await self._committer.close()
 
     def give_up(self, error: Exception) -> None:
-        """Store nothing more, and let fail what waits for the store."""
+        """Store nothing more, and fail everything that waits for the store."""
         if self._committer is not None:
             self._committer.give_up(error)
 
@@ -68,7 +68,7 @@ class Journal:
 
     @property
     def backlog(self) -> tuple[int, float]:
-        """How many events wait for the disk, and for how many seconds the oldest of them has."""
+        """The number of events that wait for the disk, and for how many seconds the oldest has waited."""
         return (0, 0.0) if self._committer is None else (self._committer.waiting, self._committer.oldest_wait)
 
     def refuse_if_full(self) -> None:
@@ -76,52 +76,60 @@ class Journal:
         if (committer := self._committer) is not None and (
             committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
         ):
-            raise Problem("unavailable", "the disk does not keep up; try again")
+            raise Problem("unavailable", "the disk does not keep up; try again", cause="busy")
 
     def hand_over(self, stream: Stream, events: Sequence[Event], erasures: Sequence[Erasure] = ()) -> Promise:
-        """Hand the events of an operation to the committer, right after it: their order is that of the log."""
+        """Hand the events of an operation to the committer, immediately after it, so that the log keeps their order."""
         self._engine.refuse_if_replaced(stream)
         assert self._committer is not None  # a stream is served
         promise = self._committer.add(events, erasures=erasures, epochs=stream.epochs)
         if erasures:
             self._snapshots.begin(stream, erasures[-1].baseline.snapshot.number)
-        # Without events, the caller may be a request that waits while a thread changes the stream, or while the stream
-        # is ahead of what was handed over: a snapshot would be torn, or of an event that may never be stored.
+        # A caller without events may be a request that waits while a thread changes the stream, or while the stream is
+        # ahead of what was handed over. A snapshot taken then would be inconsistent, or of events never stored.
         if events and self._snapshots.is_due(stream):
             self._engine.tasks.start(self._snapshots.take(stream))
         return promise
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
-        """Hand ``events`` over, and wait until they and all before them are on disk."""
-        await _wait_for(self.hand_over(stream, events))
-        if stream.is_gone:
-            raise Problem("unavailable", TAKEN_OVER)
+        """Hand ``events`` over, and wait until they and all earlier ones are on disk."""
+        await self._wait_for(self.hand_over(stream, events))
+        if stream.is_taken_over:
+            raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
         if self._committer is not None:
-            await _wait_for(self._committer.add())
+            await self._wait_for(self._committer.add())
+
+    async def _wait_for(self, promise: Promise) -> None:
+        try:
+            await promise
+        except Exception:
+            failure = self._engine.failure
+            cause = "recovering" if failure is None else failure.code
+            raise Problem("unavailable", WRITE_FAILED, cause=cause) from None
 
     def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
-            if (stream := self._engine.by_id.get(id_)) is not None:  # else it was removed
+            if (stream := self._engine.by_id.get(id_)) is not None:  # otherwise the stream was removed
                 stream.lookup.forget(number)
         self._count_commit(len(events), seconds)
 
     def _note_fence(self, epochs: Mapping[int, int]) -> None:
-        """Drop streams that another node has taken: their last events were not stored."""
+        """Drop streams that another node has taken over, and whose last events were therefore not stored."""
         placement, by_id = self._engine.placement, self._engine.by_id
         assert placement is not None
         known = ((by_id.get(id_), epoch) for id_, epoch in epochs.items())
         streams = [stream for stream, epoch in known if stream is not None and stream.epochs.get(stream.id) == epoch]
         for stream in streams:
-            stream.is_gone = True  # also one that is being removed
+            stream.is_taken_over = True  # including streams that are being removed
         placement.note_fence({stream.name: epochs[stream.id] for stream in streams})
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
     def add_work(self, stream: Stream, seconds: float) -> None:
-        """Note that an operation took ``seconds``, which a replay takes again."""
+        """Record that an operation took ``seconds``: a replay would take as long."""
         self._snapshots.add_work(stream, seconds)
 
     def hand_over_all(self, streams: Iterable[Stream]) -> None:
@@ -137,15 +145,8 @@ class Journal:
             await self._snapshots.take(stream)
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
-        """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
+        """Store a snapshot, unless the streams were rebuilt while it was made: it may not match the events on disk."""
         engine = self._engine
         if engine.failure is None and engine.streams.get(stream.name) is stream and self._committer is not None:
             self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)], epochs=stream.epochs)
-
-
-async def _wait_for(promise: Promise) -> None:
-    try:
-        await promise
-    except Exception:
-        raise Problem("unavailable", WRITE_FAILED) from None

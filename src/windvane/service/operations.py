@@ -1,4 +1,4 @@
-"""How operations on streams are executed: one at a time on each stream, long ones in threads.
+"""Execute operations on streams: one at a time on each stream, long ones in threads.
 
 If an operation fails, its events are discarded and its stream is rebuilt; the others are not affected.
 """
@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 from windvane.agent.times import read_clock
 from windvane.service.event_lookup import EventsNotLoadedError
 from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import STORE_ERRORS
+from windvane.service.store import STORE_ERRORS, NoConnectionError
 from windvane.service.streams import Done, Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import hold, is_slow, measure, wait_while_held
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
-SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
+SLOW_COMMIT_SECONDS = 0.1  # if a commit takes longer, operations run in threads, because they may read the disk
 REBUILDING = "it is being rebuilt after a failure"
 
 log = logging.getLogger("windvane.service")
@@ -44,7 +46,7 @@ class Operations:
             done = await self.operate(stream, operation, size=size, decision=decision)
         except Problem as problem:
             if problem.status < 500:
-                await journal.commit(stream)  # also what it was refused for, such as another reward
+                await journal.commit(stream)  # store the events that the refusal relies on, such as another reward
             raise
         await journal.commit(stream)
         return done
@@ -54,12 +56,12 @@ class Operations:
     ) -> Done:
         """Execute an operation and hand its events over, without waiting for the disk.
 
-        ``size``: bytes of the request, infinity if it takes long; ``decision``: the one that gets a reward, which may
-        be due to be closed first.
+        ``size``: bytes of the request, infinity if it takes long. ``decision``: the id of the decision that gets a
+        reward; if its timeout has passed, it is closed first.
         """
         engine = self._engine
         if stream.busy is not None:
-            await wait_while_held(stream)  # and change it before anything else is waited for
+            await wait_while_held(stream)  # no other wait may come between this one and the change
         if decision is not None and stream.is_overdue(decision, read_clock()):
             await engine.timeouts.wait_for(stream, decision)
         if engine.store.is_remote:
@@ -88,8 +90,10 @@ class Operations:
 
     @contextlib.contextmanager
     def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
-        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
-        ``time.perf_counter()`` of its start, if that was before."""
+        """Run an operation inside the block. If it fails, discard its events and rebuild the stream.
+
+        ``began``: the ``time.perf_counter()`` at which the operation began, if that was before the block.
+        """
         engine = self._engine
         engine.refuse_if_replaced(stream)
         engine.journal.refuse_if_full()
@@ -102,17 +106,20 @@ class Operations:
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
+            if isinstance(error, NoConnectionError):
+                self._set_aside(stream)
+                raise refuse_read(error) from None
             if isinstance(error, STORE_ERRORS):
                 engine.fail(error)
-                raise Problem("unavailable", "the store cannot be read") from None
+                raise refuse_read(error) from None
             self._set_aside(stream)
-            raise Problem("internal", "the operation failed; the server's log says why") from None
+            raise Problem("internal", "the operation failed; the log of the server says why") from None
         engine.journal.add_work(stream, time.perf_counter() - began)
 
     def _set_aside(self, stream: Stream) -> None:
-        """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
+        """Rebuild a stream whose operation failed: its memory may be ahead of its log. Others are not affected."""
         engine = self._engine
-        if engine.streams.get(stream.name) is not stream:  # it was in a thread while all streams were rebuilt
+        if engine.streams.get(stream.name) is not stream:  # all streams were rebuilt during the operation
             return
         engine.unavailable[stream.name] = REBUILDING
         del engine.streams[stream.name]
@@ -122,16 +129,17 @@ class Operations:
         engine, name = self._engine, stream.name
         try:
             await engine.journal.flush()  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, stream.row, engine.store)
-        except STORE_ERRORS as error:  # of the disk: all streams are rebuilt when it can be read again
-            engine.fail(error)
+            rebuilt = await run_persistently(rebuild_stream, stream.row, engine.store)
+        except STORE_ERRORS as error:  # the disk failed: all streams are rebuilt once it can be read
+            if self._is_current(stream):
+                engine.fail(error)
             return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
             if self._is_current(stream):
                 engine.unavailable[name] = str(error)
             return
-        if engine.failure is None and self._is_current(stream):  # else all streams were rebuilt meanwhile
+        if engine.failure is None and self._is_current(stream):  # otherwise all streams were rebuilt in the meantime
             rebuilt.epochs = stream.epochs
             engine.install(rebuilt)
             del engine.unavailable[name]

@@ -24,6 +24,12 @@ class Kind(NamedTuple):
     title: str
 
 
+REQUEST_CAUSES = {
+    "moving": "the stream moves to another node, or has just moved",
+    "unreachable": "the node that serves the stream cannot be reached",
+    "busy": "what the request has to wait for takes longer: decisions that are being closed, a refit, the disk",
+}
+"""Why a single request is "unavailable" while the service is ready. A stream that is rebuilt is "recovering"."""
 KINDS = {
     "invalid": Kind(422, "The request is invalid"),
     "unknown-stream": Kind(404, "There is no stream with this name"),
@@ -73,7 +79,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     retry_after
         Seconds after which the same request may succeed. Default: 1 for "unavailable" and "no-answer", else None.
     cause
-        Why the service is not ready: a code of :data:`windvane.service.readiness.CAUSES`.
+        Of "unavailable", which needs one: a code of :data:`windvane.service.readiness.CAUSES` or of
+        :data:`REQUEST_CAUSES`.
 
     Examples
     --------
@@ -91,6 +98,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         retry_after: float | None = None,
         cause: str | None = None,
     ) -> None:
+        if code == "unavailable" and cause is None:
+            raise TypeError('a problem with the code "unavailable" needs a cause')
         self.code, self.detail = code, _shorten(detail, MAX_DETAIL)
         self.status, self.title = KINDS[code]
         self.errors = [] if pointer is None else [_describe_error(pointer, detail)]

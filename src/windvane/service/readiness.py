@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, StoreError, is_damage
+from windvane.service.store import STORE_ERRORS, DatabaseError, MisplacedError, NoConnectionError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -19,6 +19,8 @@ CAUSES = {
     "misplaced": "the store file was moved, removed or replaced",
     "database": "the database does not respond",
     "clock": "the clock of this machine differs from that of the database",
+    "address": "this node cannot be reached at its address",
+    "token": "other machines can reach this node, and the store has no token: add one",
     "name": "another node has the same name",
     "standby": "the database commits to no standby",
     "format": "the store has another format",
@@ -43,6 +45,10 @@ DETAILS_OF_STORES = {
     "not_a_store": "the database has tables of another application",
 }
 """By the same code: the sentence, where that of the cause is not true."""
+
+
+DETAILS_OF_ERRORS = dict.fromkeys(("25006", "42501"), "the database cannot be written to; the log says why")
+"""By SQLSTATE (read_only_sql_transaction, insufficient_privilege): the sentence, likewise."""
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
@@ -84,12 +90,21 @@ class NotReady(NamedTuple):
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
         if isinstance(error, DatabaseError):
-            return cls.of("database")
+            return cls.of("database", DETAILS_OF_ERRORS.get(error.sqlstate or "", ""))
         if not isinstance(error, (*STORE_ERRORS, OSError)):
             return cls.of("internal")
         number = error.errno if isinstance(error, OSError) else None
         name = getattr(error, "sqlite_errorname", None) or errno.errorcode.get(number or 0)
         return cls.of("disk", f"{CAUSES['disk']} ({name})" if name else "")
+
+
+def refuse_read(error: BaseException) -> Problem:
+    """Return the problem of a request for which the store could not be read; a TimeoutError: not in time."""
+    if isinstance(error, NoConnectionError):
+        detail = "all connections of this node to its database are in use; try again"
+        return Problem("unavailable", detail, cause="busy")
+    cause = "stalled" if isinstance(error, TimeoutError) else NotReady.after(error).code
+    return Problem("unavailable", "the store cannot be read", cause=cause)
 
 
 def unavailable(failure: NotReady) -> Problem:

@@ -124,6 +124,15 @@ def rebuild_stream(
     """Return a stream rebuilt from its last snapshot, or ``from_start``: from where its log begins. ``report`` is
     called for every event, and may raise to end the replay."""
     try:
+        return _rebuild(row, store, from_start, report)
+    except ReplayError as error:
+        log.info("%s; the stream is read again in one transaction: a compaction may have removed events", error)
+    with store.read_transaction():
+        return _rebuild(row, store, from_start, report)
+
+
+def _rebuild(row: StreamRow, store: ReadableStore, from_start: bool, report: Callable[[], None]) -> Stream:
+    try:
         snapshot = None if from_start else read_snapshot(row, store)
         stream = begin_stream(row, store) if snapshot is None else create_stream(row, store, snapshot)
     except (ValueError, TypeError, KeyError, *STORE_ERRORS) as error:

@@ -56,7 +56,7 @@ class Work:
     def pause(self) -> None:
         """Wait for a moment; call it in the thread."""
         if self._is_given_up.wait(PAUSE) or self._is_stopping():
-            raise Problem("unavailable", "the service is stopping")
+            raise Problem("unavailable", "the service is stopping", cause="stopping")
 
 
 class LogReader:
@@ -180,7 +180,7 @@ async def _learn_beside(
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
     if stream.is_refitting and key is not None and key == stream.refit_key:
-        raise Problem("unavailable", "this refit is running; repeat the request to get its answer")
+        raise Problem("unavailable", "this refit is running; repeat the request to get its answer", cause="busy")
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
     stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)

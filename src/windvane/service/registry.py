@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.service.problems import Problem
-from windvane.service.readiness import unavailable
-from windvane.service.store import STORE_ERRORS, FencedError, StreamRow, TooManyStreamsError
+from windvane.service.readiness import NotReady, refuse_read, unavailable
+from windvane.service.store import STORE_ERRORS, FencedError, NoConnectionError, StreamRow, TooManyStreamsError
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -80,40 +82,58 @@ class Registry:
         except TooManyStreamsError as error:
             raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
         except FencedError:
-            raise Problem("unavailable", TAKEN_OVER) from None
+            raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
+        except NoConnectionError as error:
+            raise refuse_read(error) from None
         except STORE_ERRORS as error:
             log.error("stream %r cannot be stored: %s", name, error)
             self._engine.report_damage(error)
             if store.is_remote:  # whether it was stored is not known
                 self._engine.fail(error)
-            raise Problem("unavailable", NOT_WRITTEN) from None
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
         finally:
             self._since = 0.0
 
     async def remove(self, name: str) -> None:
-        """Remove a stream, served or not, with everything of it."""
-        await asyncio.shield(self._engine.tasks.run_to_end(self._remove(name)))
+        """Remove a stream with all of its data, whether or not it is served.
 
-    async def _remove(self, name: str) -> None:
+        This may take long if the stream has many events, but only this request waits for it.
+        """
+        is_known = await asyncio.shield(self._engine.tasks.run_to_end(self._begin_removal(name)))
+        await self._purge()  # including the events that a failed earlier request has left
+        if not is_known:
+            raise unknown_stream(name)
+        log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+
+    async def _begin_removal(self, name: str) -> bool:
+        """Remove a stream but not its events. Return whether the stream existed."""
         engine, placement = self._engine, self._engine.placement
         async with self.changing:
             engine.refuse_if_not_ready()
             if placement is not None:
                 await placement.prepare(name)
             if name not in engine.rows:
-                raise unknown_stream(name)
+                return False
             epoch = None if placement is None else placement.find_epoch(name)
             row = engine.rows[name]
             with engine.removing(row):
                 try:
                     await engine.journal.flush()  # until all of its events are stored
-                    await asyncio.to_thread(engine.store.remove_stream, row, epoch=epoch)
+                    await run_persistently(partial(engine.store.begin_removal, row, epoch=epoch))
                 except FencedError:
-                    raise Problem("unavailable", TAKEN_OVER) from None
+                    raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
-                    raise Problem("unavailable", NOT_WRITTEN) from None
-            log.info("stream %r was deleted", name, extra={"fields": {"stream": name}})
+                    raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
+        return True
+
+    async def _purge(self) -> None:
+        """Delete the events of removed streams."""
+        try:
+            await run_persistently(self._engine.store.purge)
+        except STORE_ERRORS as error:
+            self._engine.report_damage(error)
+            raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
 
 
 def unknown_stream(name: str) -> Problem:

@@ -9,7 +9,7 @@ from windvane.errors import ArgumentError
 
 
 def read_retention(retention: Any) -> float | None:
-    """Return the seconds of a retention, None if events are kept forever."""
+    """Return a retention in seconds, None if events are kept forever."""
     if retention is None:
         return None
     if not isinstance(retention, str):
@@ -18,9 +18,10 @@ def read_retention(retention: Any) -> float | None:
 
 
 def check_retention(retention: Any, reward_timeout: Any, argument: str = "retention") -> None:
-    """Raise unless ``retention`` is None, or a duration that is longer than ``reward_timeout``, if that is one.
+    """Raise unless ``retention`` is None or longer than ``reward_timeout``.
 
-    Until its timeout a decision may get its reward. ``argument`` is the one that the error is about.
+    The two are compared only if ``reward_timeout`` is a duration: until then, a decision may still get its reward.
+    ``argument`` is the name of the argument that the error is about.
     """
     seconds = read_retention(retention)
     timeout = None if reward_timeout is None else Span.parse("reward_timeout", reward_timeout)

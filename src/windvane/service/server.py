@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
 import logging
@@ -181,11 +182,14 @@ def _bind(host: str, port: int) -> socket.socket:
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
+        socket.getaddrinfo(host or None, port, family)
         return socket.create_server(
             (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=BACKLOG
         )
     except OSError as error:
-        hint = str(error.strerror)
+        hint = str(error.strerror).partition(" (while")[0]
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ArgumentError("host", host, "an address of this machine, or its name", hint=hint) from None
         raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
 
 

@@ -1,11 +1,11 @@
-"""Erase what a stream holds: the context of a decision, its oldest events, or all of it.
+"""Erase the context of a decision, or the oldest events of a stream.
 
-A log that is not whole cannot be replayed from its start. Whatever erases something therefore stores the state after it
-as the stream's baseline, from which replays begin, in the same transaction as the erasure and the event that records
-it. Snapshots from before it would hold what was erased, and are not stored any more.
+An incomplete log cannot be replayed from its start. Every erasure therefore stores the resulting state of the stream as
+its baseline, from which replays begin. The baseline, the erasure and the event that records it are one transaction.
+Earlier snapshots would contain erased data and are no longer stored.
 
-Many events are removed in slices: a slice is one short transaction, and other requests have their turn in between. A
-stream is held only while the state after a slice is packed, in a thread.
+Many events are removed in slices. A slice is one short transaction, and other requests run between slices. A stream is
+held only while a thread builds the state after a slice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from windvane.agent.times import read_clock
 from windvane.service.baselines import build_baseline, read_baseline
 from windvane.service.decision_records import check_decision, describe_decision
+from windvane.service.event_lookup import check_stored, unreadable
 from windvane.service.problems import Problem
-from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError, check_event
+from windvane.service.store import Erasure, Event, ReadableStore, SnapshotError, UnreadableEventError
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed
 from windvane.service.turns import hold, wait_while_held
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.streams import Stream
 
-SLICE_EVENTS, SLICE_BYTES = 1000, 4 << 20  # that one transaction removes
+SLICE_EVENTS, SLICE_BYTES = 1000, 4 << 20  # the most that one transaction removes
 
 
 async def erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
-    """Erase the context and the vectors of a decision, which is dropped if it is open. Repeating it changes nothing."""
+    """Erase the context and the vectors of a decision. Drop it if it is open. Repeating this changes nothing."""
     return await asyncio.shield(engine.tasks.run_to_end(_erase_context(engine, stream, decision)))
 
 
 async def _erase_context(engine: Engine, stream: Stream, decision: str) -> ErasedContext:
     async with stream.erasing:
-        await engine.journal.commit(stream)  # what is erased must be on disk
+        await engine.journal.commit(stream)  # the events to erase must be on disk
         await _wait_for_turn(engine, stream)
         with hold(stream):
             events = await asyncio.to_thread(_read_decision, stream, decision)
@@ -57,24 +58,24 @@ def _read_decision(stream: Stream, decision: str) -> Sequence[Event]:
     events = check_decision(decision, stream.store.find_events(decisions=[(stream.id, decision)]))
     try:
         for event in events:
-            check_event(stream.store.read_chain(stream.id, event.number - 1) or b"", event)
+            check_stored(stream.store, event)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+        raise unreadable(error) from None
     return events
 
 
 class Slice(NamedTuple):
-    """Events that are removed together: the last of them, and the ids of decisions among them."""
+    """Events that are removed together: where they end, and the ids of the decisions among them."""
 
     removed: Removed
     decisions: list[str]
 
 
 def read_slice(store: ReadableStore, stream: int, before: Removed | None, until: float, now: float) -> Slice | None:
-    """Return the first events of a log that are older than ``until``, not too many; None if there are none.
+    """Return the first slice of events that are older than ``until``; None if there are none.
 
-    The first event that is not older ends it. An event from the future tells of a wrong clock, and nothing of its age:
-    it counts as old if one after it is.
+    The slice ends before the first event that is not older. The time of an event in the future was written by a wrong
+    clock and does not say how old the event is: the event counts as old if a later event is old.
     """
     first, size, found = 0 if before is None else before.number, 0, None
     since, decisions = None if before is None else before.first_time, list[str]()
@@ -90,7 +91,7 @@ def read_slice(store: ReadableStore, stream: int, before: Removed | None, until:
 
 
 async def remove_events(engine: Engine, stream: Stream, until: float) -> int:
-    """Remove the oldest events of ``stream`` that are older than ``until``, a slice of them; return how many."""
+    """Remove the first slice of events of ``stream`` that are older than ``until``. Return their number."""
     return await asyncio.shield(engine.tasks.run_to_end(_remove_events(engine, stream, until)))
 
 
@@ -108,7 +109,7 @@ async def _remove_events(engine: Engine, stream: Stream, until: float) -> int:
 
 
 async def _wait_for_turn(engine: Engine, stream: Stream) -> None:
-    """Wait until ``stream`` may be changed. A refit that is running has learned what would be erased."""
+    """Wait until ``stream`` may be changed. Raise if a refit is running: it has learned from what would be erased."""
     await wait_while_held(stream)
     engine.refuse_if_replaced(stream)
     if stream.is_refitting:
@@ -118,7 +119,7 @@ async def _wait_for_turn(engine: Engine, stream: Stream) -> None:
 async def _store_after(
     engine: Engine, stream: Stream, operation: Callable[[], list[Event]], requests: tuple[int, ...] = ()
 ) -> None:
-    """Carry out an operation on a stream that is held, and hand the state after it over, to be stored as the baseline.
+    """Execute an operation on a held stream, and hand the resulting state over, to be stored as the baseline.
 
     ``requests``: the numbers of the events whose requests are erased.
     """

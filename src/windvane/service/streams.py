@@ -63,7 +63,7 @@ class Stream(StreamState):
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
-        self.is_gone = False  # whether another node has taken it
+        self.is_taken_over = False  # whether another node has taken it
         self.is_removed = False
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
@@ -107,13 +107,14 @@ class Stream(StreamState):
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
         if self.archived is not None and not is_part:
-            for event in self.lookup.of_decision(decision):
+            for event in self.lookup.find_by_decision(decision):
                 if event.kind == kinds.REWARDED and event.outcome["value"] == value:
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
         self.refuse_if_archived()
         self._expire(now)
         if self.core.is_overdue(decision, now):  # older decisions are closed first, and its outcome is not learned yet
-            raise Problem("unavailable", "many decisions have timed out and are still being closed; try again")
+            detail = "many decisions have timed out and are still being closed; try again"
+            raise Problem("unavailable", detail, cause="busy")
         try:
             try:
                 (status, is_new), total = self.give_reward(decision, value, now, is_part)
@@ -131,7 +132,7 @@ class Stream(StreamState):
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Treat a reward as the agent does for a closed decision, if only the log still has the decision."""
         record, known = self.find_decision(decision), PendingDecisions()
-        is_partial = any("sum" in event.outcome for event in self.lookup.of_decision(decision))
+        is_partial = any("sum" in event.outcome for event in self.lookup.find_by_decision(decision))
         known.closed[decision] = ClosedOutcome(record.reward, record.late_reward, is_partial)
         if not is_part:
             return known.repeat_reward(decision, value), value
@@ -195,7 +196,7 @@ class Stream(StreamState):
         return Done(200, to_json(self.info()), self.take_events())
 
     def unarchive(self, now: float) -> Done:
-        """Let an archived stream decide and learn again. Timeouts that passed meanwhile have passed."""
+        """Let an archived stream decide and learn again. Timeouts that passed while it was archived take effect."""
         if self.archived is not None:
             self.archived = None
             self._log(kinds.UNARCHIVED, now, b"{}")
@@ -268,7 +269,7 @@ class Stream(StreamState):
 
     def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
         """Return the earlier answer to a request with this key. ``is_same``: whether that request was the same."""
-        event = None if key is None else self.lookup.with_key(key)
+        event = None if key is None else self.lookup.find_by_key(key)
         if event is None:
             return None
         if event.request is None and event.request_digest is not None:
@@ -289,7 +290,7 @@ class Stream(StreamState):
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision with its status and reward."""
-        return describe_decision(self.core, check_decision(decision, self.lookup.of_decision(decision)))
+        return describe_decision(self.core, check_decision(decision, self.lookup.find_by_decision(decision)))
 
     def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
         """Return the model's predictions for the arms in a request, without deciding."""

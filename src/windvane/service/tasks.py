@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from windvane.service.store import NoConnectionError
+
 T = TypeVar("T")
+
+PAUSE_SECONDS = 0.1  # between attempts; each of them waits for a connection
+
+
+async def run_persistently(work: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of ``work``, done in a thread as soon as it gets a connection to the store."""
+    while True:
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except NoConnectionError:
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 class Tasks:

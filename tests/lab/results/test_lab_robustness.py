@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.commands import windvane_command
 from support.refusals import rejects
 from windvane import OFUL
 from windvane.environments import BallArms, ComeAndGo, Rotation, Static
@@ -183,8 +184,7 @@ def test_a_policy_that_answers_nonsense_is_named(tmp_path: Path, answer, monkeyp
 def test_a_module_that_exits_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "leaving.py").write_text("import sys; sys.exit(0)")
     (tmp_path / "s.toml").write_text(tiny().to_toml().replace('"OFUL"', '"leaving:Policy"'))
-    found = windvane(["simulate", "s.toml"], tmp_path)
-    assert found.returncode == 2
+    found = windvane_command("simulate s.toml", tmp_path, code=2)
     assert "policies[0].policy" in found.stderr
     assert "'leaving:Policy'" in found.stderr
     assert "SystemExit" in found.stderr
@@ -221,10 +221,9 @@ def test_names_are_taken_as_they_are(tmp_path: Path) -> None:
     names = ["x[/]", "[red]x[/red]", "a b", "a-b", "🎲", "🎯"]
     worlds = tuple(EnvironmentSpec(name=name, drift=Static(), arms=BallArms(count=2)) for name in names)
     (tmp_path / "s.toml").write_text(tiny(environments=worlds, title="a [/] b").to_toml())
-    found = windvane(["simulate", "s.toml", "--jobs", "1"], tmp_path)
-    assert found.returncode == 0, found.stderr
+    found = windvane_command("simulate s.toml --jobs 1", tmp_path)
     assert all(name in found.stdout for name in names)
-    assert windvane(["compare", "s-results"], tmp_path).returncode == 0
+    windvane_command("compare s-results", tmp_path)
     written = present(Results.open(tmp_path / "s-results"))
     assert len(set(written)) == len(written) == 3 * len(names) + 1
     assert make_slugs(["a b", "a-b", "A B", "?", "!"]) == {
@@ -241,8 +240,7 @@ def test_a_stream_that_knows_no_greek(tmp_path: Path) -> None:
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(tiny().to_toml() + '"\\u001b[2J" = 3\n')
-    found = windvane(["simulate", "s.toml"], tmp_path)
-    assert found.returncode == 2
+    found = windvane_command("simulate s.toml", tmp_path, code=2)
     assert "\x1b" not in found.stderr
     assert "\\x1b" in found.stderr
 

@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from support import sample_results as samples
-from support.commands import fails, files, windvane_command
+from support.commands import fails, files, windvane_command, windvane_process
 from support.entries import entry
 from support.refusals import rejects
 from windvane import theory
@@ -321,7 +321,7 @@ def test_benchmark(tmp_path: Path) -> None:
 def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     few = "--policies Oracle,OFUL,BOB-BVD-GLM-UCB --worlds rotation"
     line = f"benchmark drift --tuned --runs 3 --horizon 20 --out out {few}"
-    first = json.loads(windvane_command(f"{line} --cluster local --jobs 2 --json", tmp_path).stdout)
+    first = json.loads(windvane_process(f"{line} --cluster local --jobs 2 --json", tmp_path).stdout)
     labels = {row["label"] for row in first["leaderboard"]}
     assert labels == {"OFUL", "OFUL tuned", "BOB-BVD-GLM-UCB", "BOB-BVD-GLM-UCB tuned"}
     for place in first["environments"]:
@@ -330,7 +330,7 @@ def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     held_back = Results.open(tmp_path / "out/held-back")
     assert held_back.manifest["seed"] != first["seed"]
     assert Results.open(tmp_path / "out/tuned/02").manifest["environments"] == ["rotation, d = 10"]
-    text = windvane_command(f"{line} --restart", tmp_path).stdout
+    text = windvane_command(f"{line} --jobs 1 --restart", tmp_path).stdout
     assert "bonus scale" in text
     again = json.loads((tmp_path / "out/leaderboard.json").read_text())
     for one, other in zip(first["leaderboard"], again["leaderboard"], strict=True):
@@ -378,7 +378,7 @@ def test_study_of_unknown_drift(tmp_path: Path) -> None:
 
 
 def test_study_of_no_tuning(tmp_path: Path) -> None:
-    line = "study no-tuning --runs 3 --horizon 30 --out out"
+    line = "study no-tuning --runs 3 --horizon 30 --jobs 1 --out out"
     assert "geometric means of the ratios" in windvane_command(line, tmp_path).stdout
     assert {f"no-tuning.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
     document = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
@@ -435,8 +435,8 @@ def test_no_tuning_is_needed(tmp_path: Path) -> None:
 
 def test_study_of_rates(tmp_path: Path) -> None:
     line = "study rates --runs 2 --horizon 80 --out out --restart"
-    assert "the bound's own" in windvane_command(f"{line} --cluster local", tmp_path).stdout
-    document = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
+    assert "the bound's own" in windvane_process(f"{line} --cluster local --jobs 1", tmp_path).stdout
+    document = json.loads(windvane_command(f"{line} --jobs 1 --json", tmp_path).stdout)
     assert {f"rates.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
     fixed, growing = document["families"]
     assert (fixed["proven"], growing["proven"]) == (pytest.approx(2 / 3), pytest.approx(7 / 9))

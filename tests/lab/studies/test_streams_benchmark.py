@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from support.commands import fails, files, windvane_command
+from support.commands import fails, files, windvane_command, windvane_process
 from support.entries import entry
 from support.refusals import rejects
 from windvane import OFUL
@@ -322,7 +322,7 @@ def test_benchmark_streams_refuses(folder: Path) -> None:
     assert files(folder) == {"one.csv", "two.csv", "gaps.csv"}
     few = "--policies OFUL --runs 1 --jobs 1 --cluster local"
     line = f"benchmark streams gaps.csv --drop-missing --rows 3 {few}"
-    assert "3 rows" in windvane_command(line, folder).stdout
+    assert "3 rows" in windvane_process(line, folder).stdout
     assert (folder / "benchmark-streams/report.html").exists()
 
 

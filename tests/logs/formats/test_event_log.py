@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.server import until
 from windvane.logs import FileLog, read
 from windvane.testing import serve
 
@@ -77,10 +78,18 @@ def exports(tmp_path_factory):
         client.reward("dropped", done["dropped"][1]["decision"], 1.0)  # late, and nothing has been learned
         done["dropped"][1]["reward"] = 1.0
         for name in done:
-            for kind in ("ndjson", "parquet"):
-                with urllib.request.urlopen(f"{client.url}/v1/streams/{name}/events?format={kind}") as answer:
-                    (folder / f"{name}.{kind}").write_bytes(answer.read())
+            until(lambda name=name: export(client.url, name, folder))
     return folder, done
+
+
+def export(url: str, name: str, folder: Path) -> bool:
+    """Write both exports; return whether they are of the same log, to which no timeout was added meanwhile."""
+    contents = []
+    for kind in ("ndjson", "parquet", "ndjson"):
+        with urllib.request.urlopen(f"{url}/v1/streams/{name}/events?format={kind}") as answer:
+            contents.append(answer.read())
+        (folder / f"{name}.{kind}").write_bytes(contents[-1])
+    return contents[0] == contents[2]
 
 
 def join(log: FileLog) -> dict[str, np.ndarray]:

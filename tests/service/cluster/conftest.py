@@ -1,4 +1,4 @@
-"""A database with the tables of a store, connections to it, and nodes that share it."""
+"""A database with the tables of a store, connections to it, and keepers that share it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.nodes import NodeForks, ServiceCluster
 from support.peers import Peers, run_peers
-from support.postgres import Cluster
 from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.postgres.schema import create_schema
 
@@ -37,19 +35,3 @@ def connection(connect: Callable[[], Connection]) -> Connection:
 def peers(database_url: str) -> Iterator[Peers]:
     with run_peers(database_url) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def node_forks() -> Iterator[NodeForks]:
-    """Servers that start at once."""
-    running = NodeForks()
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def nodes(node_forks: NodeForks, cluster: Cluster, database: str) -> Iterator[ServiceCluster]:
-    """Servers that share a new database; none has been started."""
-    running = ServiceCluster(node_forks, cluster, database)
-    yield running
-    running.close()

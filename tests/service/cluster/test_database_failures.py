@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from support.cluster_drill import ClusterLoad
 from support.nodes import NodeForks, ServiceCluster
 from support.postgres import Cluster
 from support.server import ARMS, until
+from windvane.service import engine
+from windvane.service.store.postgres.schema import create_schema
 
 NAMES = ("a", "b")
 
@@ -90,6 +93,31 @@ def test_requests_from_the_first_moment_on(nodes: ServiceCluster) -> None:
     assert set(statuses) <= {201, 503}
 
 
+def test_every_answer_without_the_database_has_the_cause(nodes: ServiceCluster) -> None:
+    """Also of requests that fail before it is known which stream they are about."""
+    nodes.start(*NAMES)
+    nodes.create_streams(["shop"])
+    decision = nodes.decide("shop")["id"]
+    nodes.server.stop("immediate")
+    requests = [
+        ("GET", "/v1/streams", None),
+        ("GET", "/v1/streams/shop", None),
+        ("GET", f"/v1/streams/shop/decisions/{decision}", None),
+        ("POST", "/v1/streams", {"name": "new", "dim": 2}),
+        ("POST", "/v1/streams/shop/decisions", ARMS),
+        ("PUT", f"/v1/streams/shop/decisions/{decision}/reward", {"value": 1.0}),
+        ("DELETE", "/v1/streams/shop", None),
+    ]
+    for _ in range(2):
+        for node in nodes.nodes.values():
+            answers = [node.call(*request) for request in requests]
+            refused = [(status, problem.get("cause")) for status, problem in answers if status != 200]
+            assert set(refused) == {(503, "database")}
+            assert len(refused) >= 4  # what is in memory may be read for a moment
+        for node in nodes.nodes.values():
+            until(lambda node=node: node.find_cause() == "database")  # type: ignore[misc]
+
+
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +187,31 @@ def test_all_connections_of_the_server_are_in_use(node_forks: NodeForks) -> None
         server.remove()
 
 
+def test_a_node_that_cannot_connect_leaves_its_shards(
+    nodes: ServiceCluster, node_forks: NodeForks, cluster: Cluster, database: str
+) -> None:
+    """Its role has too many sessions, or another password since: the session of the keeper goes on, and so would its
+    lease. Recoveries would succeed over what is left of the pool, and every commit fail."""
+    create_schema(cluster.url(database))
+    role = f"role_{database}"
+    cluster.execute(f"CREATE ROLE {role} LOGIN")
+    create_schema(cluster.url(database), role)
+    modules = {"windvane.service.cluster.placement": {"STEP_DOWN_SECONDS": 0.5}}
+    nodes.nodes["a"] = node_forks.start(cluster.url(database, role), "a", modules=modules)
+    nodes.start("b")
+    stream = nodes.create_owned("a")
+    first = nodes.decide(stream)["id"]
+    cluster.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+    assert cluster.terminate_backends(database, f"usename = '{role}' AND query LIKE '%INSERT INTO events%'")
+    assert nodes.nodes["a"].call("POST", f"/v1/streams/{stream}/decisions", ARMS)[0] == 503
+    until(lambda: {*nodes.read_owners().values()} == {"b"})
+    second = nodes.decide(stream, node=nodes.nodes["b"])["id"]
+    assert nodes.nodes["a"].find_cause() == "database"
+    cluster.execute(f"ALTER ROLE {role} CONNECTION LIMIT -1")
+    nodes.wait_until_balanced()
+    assert [event["decision"] for event in nodes.read_log(stream)] == [first, second]
+
+
 def test_the_pool_of_a_node_is_exhausted(nodes: ServiceCluster) -> None:
     """More requests than connections that all need one, while the table that they read is locked."""
     nodes.start("a")
@@ -202,3 +255,25 @@ def test_the_disk_of_the_server_is_full(nodes: ServiceCluster, load: ClusterLoad
     nodes.execute("DROP FUNCTION refuse CASCADE")
     load.wait_for_all()
     assert nodes.ask("POST", "/v1/streams", {"name": "new", "dim": 2}, expected=201)["name"] == "new"
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_gone(nodes: ServiceCluster) -> None:
+    """Streams cannot be loaded, time and again: this neither fills the log nor keeps the nodes from going on later."""
+    nodes.start(*NAMES)
+    nodes.create_streams([f"s{i}" for i in range(8)])
+    nodes.execute("ALTER TABLE events RENAME TO gone")
+    node = nodes.nodes["a"]
+    status, problem = node.call("POST", "/v1/streams/s0/decisions", ARMS)
+    assert (status, problem["cause"]) == (503, "database")
+    text = 'relation "events" does not exist; rebuilding the streams'
+    until(lambda: any(text in node.log.read_text() for node in nodes.nodes.values()))
+    began = time.monotonic()
+    counts = {name: node.log.read_text().count(text) for name, node in nodes.nodes.items()}
+    until(lambda: any(node.log.read_text().count(text) > counts[name] + 4 for name, node in nodes.nodes.items()))
+    assert time.monotonic() - began > 4 * engine.RECOVERY_PAUSE
+    nodes.execute("ALTER TABLE gone RENAME TO events")
+    for name in ("s0", "s1"):
+        nodes.decide(name)

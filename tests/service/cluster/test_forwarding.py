@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -231,6 +232,17 @@ def test_a_stream_is_followed_through_another_node(pair: Pair) -> None:
 # --- access ----------------------------------------------------------------------------------------------------------
 
 
+def test_odd_headers_are_no_obstacle(pair: Pair) -> None:
+    """White space at the end of a value, and characters that are not ASCII, which the server accepts."""
+    for node in (pair.owner, pair.other):
+        with contextlib.closing(
+            socket.create_connection(("127.0.0.1", node.settings["port"]), timeout=20.0)
+        ) as connection:
+            lines = [f"GET {pair.path} HTTP/1.1", "Host: localhost", "X-Odd:  \xe9 a\tb \t ", "X-Empty:  ", "", ""]
+            connection.sendall("\r\n".join(lines).encode("latin-1"))
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+
+
 def test_a_forged_proof_is_ignored(pair: Pair) -> None:
     """A request that claims to come from another node is forwarded, and checked, like any other."""
     for proof in ("", "x", "0" * 64, "é"):
@@ -245,7 +257,7 @@ def test_nothing_is_forwarded_twice(pair: Pair) -> None:
     """With the true secret, a node that does not own the stream says so: there are no loops."""
     ((secret,),) = pair.nodes.execute("SELECT value FROM meta WHERE name = 'secret'")
     status, problem = pair.other.call("GET", pair.path, x_windvane_forwarded=secret)
-    assert (status, problem["title"]) == (503, "The service is unavailable")
+    assert (status, problem["title"], problem["cause"]) == (503, "The service is unavailable", "moving")
     assert pair.owner.call("GET", pair.path, x_windvane_forwarded=secret)[0] == 200
 
 
@@ -298,3 +310,15 @@ def test_an_owner_that_does_not_answer(nodes: ServiceCluster) -> None:
     pair.owner.resume()
     assert nodes.decide("shop", "k", pair.owner) == decision
     assert len(nodes.read_log("shop")) == 1
+
+
+def test_an_owner_that_cannot_be_reached(nodes: ServiceCluster) -> None:
+    """Who it is and at which address it should be is said to the client: perhaps the address is wrong."""
+    nodes.settings = {"lease": 20.0}
+    nodes.start("a", "b")
+    pair = Pair(nodes, nodes.create_streams(["shop"])[0])
+    pair.owner.kill()
+    status, problem = pair.other.call("POST", f"{pair.path}/decisions", ARMS)
+    assert (status, problem["cause"]) == (503, "unreachable")
+    assert f"{pair.owner.name!r}" in problem["detail"]
+    assert f"http://{pair.owner.address};" in problem["detail"]

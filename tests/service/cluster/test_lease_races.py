@@ -17,18 +17,17 @@ from support.peers import build_node, expire, fence, is_waiting, read_owners
 from support.server import until
 from windvane.service.cluster.membership import (
     add_missing,
-    check_migration,
     join,
     leave,
     read_map,
     release,
     renew,
     retake,
-    sweep,
     take,
 )
 from windvane.service.store.migrations import FORMAT
 from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.postgres.eviction import check_migration, sweep
 from windvane.service.store.postgres.schema import write_meta
 from windvane.service.store.records import StoreError
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.peers import build_node, expire, read_owners
+from support.peers import build_node, expire, fence, read_owners
 from windvane.service.cluster.membership import (
-    CHANNEL,
-    MOST_LEASE_SECONDS,
+    MAX_LEASE_SECONDS,
     add_missing,
     join,
     leave,
@@ -18,11 +17,11 @@ from windvane.service.cluster.membership import (
     release,
     renew,
     retake,
-    sweep,
     take,
 )
 from windvane.service.cluster.shard_map import Holding
 from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.postgres.eviction import CHANNEL, sweep
 
 LEASE = 60.0
 COUNT = 8
@@ -121,7 +120,7 @@ def test_the_map_tells_who_owns_what(connection: Connection) -> None:
     assert reading.map.find_missing(COUNT) == []
     assert not reading.needs_sweep
     assert 0 < reading.next_expiry <= LEASE
-    assert reading.present == {"a", "b"}
+    assert reading.instances == {"a", "b"}
 
 
 def test_rows_beyond_the_count_are_ignored(connection: Connection) -> None:
@@ -153,7 +152,7 @@ def test_a_lease_that_ran_out_shows_in_the_map(connection: Connection) -> None:
     assert reading.next_expiry < 0
     assert [node.name for node in reading.map.nodes] == ["b"]
     assert reading.map.owners == {}
-    assert reading.present == {"a", "b"}
+    assert reading.instances == {"a", "b"}
     assert not read_map(connection, COUNT, "a").needs_sweep  # a node renews its own lease
 
 
@@ -189,7 +188,7 @@ def test_impossible_leases_are_ended(connection: Connection, until: str, removed
     assert sweep(connection, COUNT).removed == removed
     reading = read_map(connection, COUNT)
     assert not reading.needs_sweep
-    assert reading.next_expiry <= MOST_LEASE_SECONDS
+    assert reading.next_expiry <= MAX_LEASE_SECONDS
 
 
 # --- shards ----------------------------------------------------------------------------------------------------------
@@ -245,6 +244,23 @@ def test_epochs_are_never_used_again(connection: Connection) -> None:
         connection.execute("UPDATE shards SET epoch = epoch - 10")
         leave(connection, "a")
         join(connection, A, LEASE)
+
+
+def test_a_stale_owner_cannot_write_after_the_epochs_were_set_back(connection: Connection) -> None:
+    """An asynchronous standby was promoted: it knows nothing of the last change of owners, and of their epochs."""
+    take(connection, COUNT, "a", 8)
+    shards = connection.execute("SELECT shard, epoch, node FROM shards").fetchall()
+    state = connection.execute("SELECT last_value, is_called FROM epochs").fetchone()
+    release(connection, "a", {shard: epoch for shard, epoch, _ in shards})
+    lost = take(connection, COUNT, "b", 8)
+    for shard, epoch, node in shards:
+        connection.execute("UPDATE shards SET epoch = %s, node = %s WHERE shard = %s", (epoch, node, shard))
+    connection.execute("SELECT setval('epochs', %s, %s)", state)
+    release(connection, "a", {shard: epoch for shard, epoch, _ in shards})
+    taken = take(connection, COUNT, "a", 8)
+    assert taken.keys() == lost.keys()
+    assert not any(fence(connection, shard, epoch) for shard, epoch in lost.items())
+    assert all(fence(connection, shard, epoch) for shard, epoch in taken.items())
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.gates import Gate
 from support.nodes import SHARDS
 from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
@@ -46,23 +46,6 @@ def node(databases: Databases, tmp_path: Path) -> Iterator[Local]:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as running:
         yield running
-
-
-class Gate:
-    """Stands before a function: those who call it wait until it is opened. ``count`` calls have come."""
-
-    def __init__(self, function: Callable[..., Any], is_guarded: Callable[..., bool] = lambda *_: True) -> None:
-        self._function, self._is_guarded, self._opened = function, is_guarded, threading.Event()
-        self.count = 0
-
-    def __call__(self, *arguments: Any, **more: Any) -> Any:
-        if self._is_guarded(*arguments):
-            self.count += 1
-            self._opened.wait(30)
-        return self._function(*arguments, **more)
-
-    def open(self) -> None:
-        self._opened.set()
 
 
 def change_epoch(node: Local, shard: int = SHARD) -> None:
@@ -189,6 +172,29 @@ def test_a_stream_is_lost_and_taken_again_while_it_is_loaded(
     gate.open()
     assert first.result(30).status_code == 201
     assert list_keys(node) == ["first"]
+
+
+def test_an_error_of_before_a_recovery_begins_no_other(
+    node: Local, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that was silent is given up after the streams were rebuilt over another one."""
+
+    def fail(*_: Any) -> None:
+        raise DatabaseError("the database has not answered for 5 s")
+
+    gate = Gate(fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "rebuild_stream", gate)
+        change_epoch(node)
+        until(lambda: gate.count == 1)
+    before = node.engine.recoveries
+    node.loop.call_soon_threadsafe(node.engine.fail, DatabaseError("the connection is lost"))
+    until(lambda: node.engine.recoveries > before)
+    assert decide(node, pool, "new").result(30).status_code == 201
+    gate.open()
+    for key in ("next", "last"):
+        assert decide(node, pool, key).result(30).status_code == 201
+    assert (node.engine.recoveries, node.engine.failure) == (before + 1, None)
 
 
 def test_a_stream_is_created_in_an_epoch_that_ends_meanwhile(node: Local, monkeypatch: pytest.MonkeyPatch) -> None:

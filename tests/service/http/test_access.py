@@ -97,7 +97,8 @@ def test_removing_the_last_token_does_not_turn_authentication_off(service: Local
 
 
 def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
-    with run_local(tmp_path / "a.db", closed=True) as service:
+    with run_local(tmp_path / "a.db", closed=True, wait=False) as service:
+        until(lambda: service.engine.failure is None)
         for path in READS:
             read_problem(service.get(path), 401)
         read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}), 401)
@@ -140,6 +141,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monk
     until(lambda: service.get("/v1/streams").status_code == 200)
 
 
+@pytest.mark.sqlite
 def test_commands_for_tokens(tmp_path: Path) -> None:
     def run(*words: str) -> CommandResult:
         return run_command("token", *words, "--store", tmp_path / "a.db")
@@ -166,6 +168,7 @@ def test_commands_for_tokens(tmp_path: Path) -> None:
     assert json.loads(run("open", "--json").stdout) == {"open": True}
 
 
+@pytest.mark.sqlite
 def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
     """A token that is removed also ends what is followed with it."""
     path = tmp_path / "a.db"

@@ -137,7 +137,7 @@ def test_a_fenced_commit_is_counted(nodes: ServiceCluster) -> None:
 def test_numbers_before_the_database_was_reached() -> None:
     outcomes = Forwarder(lambda: "").outcomes
     outcomes["b", OUTCOMES[-1]] += 1
-    numbers = ClusterNumbers("a", frozenset(), False, 0, 0, {}, 0.0, None, 0, outcomes, {"s": None})
+    numbers = ClusterNumbers("a", frozenset(), False, 0, 0, {}, 0.0, None, 0, outcomes, {}, {"s": None})
     families = {family.name: family for family in collect_cluster(numbers)}
     assert families["windvane_clock_skew_seconds"].samples == []
     assert [sample.value for sample in families["windvane_cluster_nodes"].samples] == [0]

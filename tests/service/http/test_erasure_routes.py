@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_written(service: Local, monkeypatch: pytest.Monk
         def fail(*_: Any, **more: Any) -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
-        patch.setattr(service.store, "remove_stream", fail)
+        patch.setattr(service.store, "begin_removal", fail)
         assert read_problem(delete(service), 503)["code"] == "unavailable"
     service.wait_until_ready()
     assert service.state() == before

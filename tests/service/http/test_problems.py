@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from windvane.errors import ArgumentError
-from windvane.service.problems import KINDS, Problem, invalid
+from windvane.service.problems import KINDS, REQUEST_CAUSES, Problem, invalid
+from windvane.service.readiness import CAUSES
 
 
 def test_a_problem_as_the_client_gets_it() -> None:
@@ -24,9 +25,17 @@ def test_a_problem_as_the_client_gets_it() -> None:
     problem.move_pointers("#/decisions/3")
     assert problem.errors[0]["pointer"] == "#/decisions/3/gamma"
     assert pickle.loads(pickle.dumps(problem)).document == problem.document
-    assert [Problem(code, "x").retry_after for code in ("unavailable", "internal")] == [1, None]
+    assert [Problem(code, "x").retry_after for code in ("no-answer", "internal")] == [1, None]
     with pytest.raises(KeyError):
         Problem("unheard-of", "x")
+
+
+def test_what_is_unavailable_has_a_cause() -> None:
+    problem = Problem("unavailable", "x", cause="moving")
+    assert (problem.retry_after, problem.document["cause"]) == (1, "moving")
+    with pytest.raises(TypeError):
+        Problem("unavailable", "x")
+    assert not REQUEST_CAUSES.keys() & CAUSES.keys()
 
 
 def test_every_code_has_a_status_and_a_title() -> None:

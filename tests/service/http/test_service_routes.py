@@ -127,6 +127,7 @@ def test_files_of_the_page_and_the_documentation(service: Local) -> None:
     assert "content-encoding" not in service.get("/v1/streams/shop/events?format=parquet").headers
 
 
+@pytest.mark.sqlite
 def test_a_stream_can_be_followed(tmp_path: Path) -> None:
     """It is sent at once, and again when it has changed; a server that stops does not wait for its readers."""
     with run_server(tmp_path / "a.db") as server, server.client() as client, server.client() as other:

@@ -220,6 +220,28 @@ def test_a_damaged_event_costs_its_stream(old: Path) -> None:
 # --- backups ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_copying_streams_migrates_nothing_unasked(old: Path, verb: str) -> None:
+    """Neither the source nor the target; the message says which commands do, and the copy of a backup is enough."""
+    content, new = old.read_bytes(), old.with_name("new.db")
+    for line in ((old, new), (new, old)):
+        if new in line[:1]:
+            SqliteStore(new).close()
+        result = run_command("streams", verb, *line)
+        assert (result.returncode, result.stdout) == (2, "")
+        (message,) = result.stderr.splitlines()
+        assert message.startswith(
+            f"windvane: error: {old}: has format 3; `windvane serve` migrates it and keeps the old"
+        )
+        assert "`windvane backup`" in message
+        assert old.read_bytes() == content
+        assert list_files(old) == {"a.db"}
+    assert run_command("backup", "--store", old, "--to", old.with_name("b.db")).returncode == 0
+    result = run_command("streams", verb, old.with_name("b.db"), new, "--json")
+    assert [stream["stream"] for stream in json.loads(result.stdout)["streams"]] == list(read_facts()["streams"])
+    assert old.read_bytes() == content
+
+
 def test_an_older_backup_is_migrated_when_it_is_restored(old: Path, tmp_path: Path) -> None:
     content, target = old.read_bytes(), tmp_path / "restored.db"
     report = restore(old, target)

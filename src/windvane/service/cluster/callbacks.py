@@ -1,4 +1,4 @@
-"""What a member of the cluster calls when something has happened."""
+"""The functions that a member of the cluster calls when its shards or the map change."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from windvane.service.cluster.shard_map import ShardMap
 
 
 class Callbacks(NamedTuple):
-    """What is called when something has happened.
+    """The functions to call when the shards of a node, or the map, change.
 
     Attributes
     ----------
     on_taken
-        With new epochs by shard.
+        Called with the epochs of newly taken shards, by shard.
     on_lost
-        With shards that the node no longer owns.
+        Called with the shards that the node no longer owns.
     on_map
-        With the map, when it has changed.
+        Called with the map when it has changed.
     on_excess
-        With shards that the node should give up: write snapshots, then release them. They are proposed again if that
-        takes longer than :data:`windvane.service.cluster.member.PROPOSE_AGAIN_SECONDS`.
+        Called with shards that the node should release, after it has stored snapshots. The shards are proposed again if
+        that takes longer than :data:`windvane.service.cluster.member.PROPOSE_AGAIN_SECONDS`.
     """
 
     on_taken: Callable[[Mapping[int, int]], object]

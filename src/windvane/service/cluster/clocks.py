@@ -1,18 +1,19 @@
-"""Two clocks of a node: one that measures how long a lease lasts, and the wall clock, compared with the database's."""
+"""The two clocks of a node: the monotonic clock that times leases, and the wall clock, compared with the database's."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-# This clock goes on while the machine is suspended, as the leases in the database do. The other is the next best.
+# CLOCK_BOOTTIME keeps counting while the machine is suspended, as leases in the database do. CLOCK_MONOTONIC is the
+# fallback where it does not exist.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-LIMIT_SECONDS = 2.0  # a wall clock that differs more from the database's is wrong
-RIGHT_AGAIN = 1 / 2  # of the limit: so close must a wrong clock come, so that one at the limit does not flap
+LIMIT_SECONDS = 2.0  # a wall clock that differs from the database's by more than this is wrong
+RIGHT_AGAIN = 1 / 2  # as a share of the limit: a wrong clock must come this close, so that its state does not flap
 
 
 def read_clock() -> float:
-    """Return the seconds since the machine was started."""
+    """Return the number of seconds since the machine was started."""
     return time.clock_gettime(CLOCK)
 
 
@@ -22,12 +23,12 @@ class WallClock:
     Parameters
     ----------
     read
-        Returns the seconds since 1970.
+        Returns the Unix time in seconds.
 
     Attributes
     ----------
     skew : float or None
-        Seconds by which it is ahead of the database's clock; None: not known yet.
+        How many seconds it is ahead of the database's clock. None if it is not known yet.
     is_right : bool
         Whether it is close enough to the database's clock.
     """
@@ -38,8 +39,8 @@ class WallClock:
         self.is_right = True
 
     def compare(self, before: float, now: float) -> None:
-        """Compare with the database's time ``now``. When it was asked for it, this clock was at ``before``."""
+        """Compare this clock with ``now``, the database's time. ``before``: this clock when the database was asked."""
         after = self.read()
-        # Half of the round trip is the estimate of how long the answer took, and the largest error of the comparison.
+        # The answer is assumed to have taken half of the round trip. The error is at most that half.
         self.skew, error = (before + after) / 2 - now, abs(after - before) / 2
         self.is_right = abs(self.skew) - error <= LIMIT_SECONDS * (1.0 if self.is_right else RIGHT_AGAIN)

@@ -1,4 +1,4 @@
-"""Work that other threads ask of the keeper's thread, and wait for."""
+"""Commands that other threads send to the keeper's thread, and whose results they wait for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Command:
 
 
 class Commands:
-    """A queue of work that is tried until it succeeds or its time is over."""
+    """A queue of commands. Each is retried until it succeeds or times out."""
 
     def __init__(self) -> None:
         self._queue: deque[_Command] = deque()
@@ -34,7 +34,7 @@ class Commands:
         return len(self._queue)
 
     def ask(self, work: Work, seconds: float, wake: Callable[[], None]) -> Any:
-        """Return the result of ``work``, which another thread does. Raise :class:`DatabaseError` if it comes late."""
+        """Let the other thread do ``work``, and return the result. Raise :class:`DatabaseError` if it times out."""
         command = _Command(work, seconds)
         with self._guard:
             if self._is_closed:
@@ -42,13 +42,13 @@ class Commands:
             self._queue.append(command)
         wake()
         try:
-            return command.result.result(seconds + 1.0)  # the other thread should end it, and knows the reason
+            return command.result.result(seconds + 1.0)  # the other thread reports the timeout first, with its reason
         except concurrent.futures.TimeoutError:
             command.result.cancel()
             raise DatabaseError("the database does not respond") from None
 
     def run_first(self, connection: Connection) -> None:
-        """Do the first piece of work. If it raises, it stays the first."""
+        """Run the first command. If it raises, it stays first in the queue."""
         command = self._queue[0]
         if not command.result.cancelled():
             result = command.work(connection)
@@ -58,20 +58,20 @@ class Commands:
             self._queue.remove(command)
 
     def expire(self, reason: str) -> None:
-        """Give up the work whose time is over."""
+        """Fail the commands that have timed out."""
         self._give_up(read_clock(), reason)
 
     def close(self) -> None:
-        """Give up everything, and accept no more."""
+        """Fail all commands, and accept no more."""
         with self._guard:
             self._is_closed = True
         self._give_up(float("inf"), "this node is leaving the cluster")
 
     def _give_up(self, now: float, reason: str) -> None:
         with self._guard:
-            over = [command for command in self._queue if command.end <= now]
-            for command in over:
+            expired = [command for command in self._queue if command.end <= now]
+            for command in expired:
                 self._queue.remove(command)
-        for command in over:
+        for command in expired:
             with contextlib.suppress(concurrent.futures.InvalidStateError):
                 command.result.set_exception(DatabaseError(f"the shards were not changed: {reason}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -12,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from windvane.errors import WindvaneError
-from windvane.service.cluster import membership
 from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.commands import Commands
@@ -20,52 +20,53 @@ from windvane.service.cluster.member import Member
 from windvane.service.cluster.session import Session
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.eviction import MAX_LEASE_SECONDS
 from windvane.service.store.records import DatabaseError, StoreError
 
 log = logging.getLogger("windvane.service")
 
 LEASE_SECONDS = 2.0
 TICK_SECONDS = 0.5
-COMMAND_SECONDS = 10.0  # for retake and release: longer than idle_in_transaction_session_timeout keeps a lock
+COMMAND_SECONDS = 10.0  # for retake and release: longer than a lock can be held (idle_in_transaction_session_timeout)
 SHORT_PAUSE_SECONDS = 0.05
 BUSY = ("55P03", "57014", "40P01")  # SQLSTATE lock_not_available, query_canceled (a timeout), deadlock_detected
 
 
 class Keeper:
-    """Keeps a node in the cluster, in a thread of its own with its own connection.
+    """Keeps a node in the cluster, in its own thread with its own connection.
 
     Parameters
     ----------
     address
         The database.
     node
-        Name, url, version and format of this node; the instance is drawn.
+        Name, url, version and format of this node. Its instance is replaced by a random one.
     count
         Number of shards.
     loop
-        The event loop in which the callbacks are called, in the order in which things happened.
+        The event loop that runs the callbacks, in the order of the changes.
     on_taken
-        Called with new epochs by shard.
+        Called with the epochs of newly taken shards, by shard.
     on_lost
-        Called with shards that the node no longer owns.
+        Called with the shards that the node no longer owns.
     on_map
         Called with the :class:`ShardMap` when it has changed.
     on_excess
-        Called with shards that the node should give up: write snapshots, then call :meth:`release`. They are proposed
-        again if that takes longer than 10 s.
+        Called with shards that the node should release: store snapshots, then call :meth:`release`. The shards are
+        proposed again if that takes longer than 10 s.
     lease, tick
-        Seconds of a lease, and between renewals.
+        Duration of a lease, and time between renewals, in seconds.
     read_time
         The node's wall clock.
 
     Notes
     -----
-    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have run out. Writes
-    do not depend on that: each transaction checks the epoch.
+    Whatever happens to the thread or its connection, :meth:`owns` returns None once the lease may have expired. The
+    safety of writes does not depend on that: each transaction checks the epoch.
 
-    The callbacks tell every change of what the node owns, also those by :meth:`retake` and :meth:`release`, but not
-    those by :meth:`stop`. :meth:`owns` may know of a change before they are called: a stream that was built under
-    another epoch than that of :meth:`owns` must be built again.
+    The callbacks report every change of the owned shards, including those made by :meth:`retake` and :meth:`release`,
+    but not those made by :meth:`stop`. :meth:`owns` may reflect a change before the callbacks are called: a stream that
+    was built under another epoch than the one :meth:`owns` returns must be built again.
     """
 
     def __init__(
@@ -85,21 +86,21 @@ class Keeper:
     ) -> None:
         self._address, self._loop, self._tick = address, loop, tick
         callbacks = Callbacks(*(self._defer(call) for call in (on_taken, on_lost, on_map, on_excess)))
-        lease = min(lease, membership.MOST_LEASE_SECONDS)
+        lease = min(lease, MAX_LEASE_SECONDS)
         self._member = Member(node, address.name, count, callbacks, WallClock(read_time), lease=lease, tick=tick)
         # A renewal is due after a tick, and a statement before it takes half a lease: together less than a lease.
         self._session = Session(address, lock_seconds=lease / 4, statement_seconds=lease / 2)
         self._problem: WindvaneError | None = None
         self._refusal: StoreError | None = None
-        self._settled = threading.Event()  # the node has joined, or was refused
+        self._settled = threading.Event()  # set once the node has joined or was refused
         self._commands = Commands()
-        self._doubts: deque[dict[int, int]] = deque()  # epochs that are to be dropped
+        self._fenced: deque[dict[int, int]] = deque()  # epochs reported by drop_fenced
         self._is_stopping = False
         self._failures = 0  # in a row
-        self._leaves_by: float | None = None  # None: the shards are not released at the end
+        self._leaves_by: float | None = None  # None: stop without releasing the shards
         self._thread = threading.Thread(target=self._run, name="windvane-keeper", daemon=True)
         self.owns: Callable[[int], int | None] = self._member.lease.owns
-        """``owns(shard)``: the epoch of a shard, None if it is not owned or the lease may have run out."""
+        """``owns(shard)``: the epoch of a shard, None if it is not owned or the lease may have expired."""
 
     def _defer(self, call: Callable[[Any], object]) -> Callable[[Any], None]:
         def call_in_loop(value: Any) -> None:
@@ -108,14 +109,14 @@ class Keeper:
 
         return call_in_loop
 
-    # --- what the service asks ---------------------------------------------------------------------------------------
+    # --- called by the service ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread. It tries to join until it succeeds, is refused, or :meth:`stop` is called."""
+        """Start the thread. It tries to join until the node has joined, was refused, or :meth:`stop` is called."""
         self._thread.start()
 
     def wait_until_joined(self, seconds: float | None = None) -> bool:
-        """Wait until the node has joined for the first time; return False if it has not in time.
+        """Wait until the node has joined for the first time. Return False on a timeout.
 
         Raises :class:`StoreError` with code "name_taken" or "format" if the node was refused.
         """
@@ -126,7 +127,7 @@ class Keeper:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is running: it was started, and neither stopped nor refused."""
+        """Whether the thread is running: it was started and has not ended by :meth:`stop` or a refusal."""
         return self._thread.is_alive()
 
     @property
@@ -136,29 +137,29 @@ class Keeper:
 
     @property
     def map(self) -> ShardMap:
-        """The map as it was last read."""
+        """The map that was read last."""
         return self._member.map
 
     @property
     def epochs(self) -> Mapping[int, int]:
-        """The epochs of the shards that the node owns, if the deadline has not passed."""
+        """The epochs of the shards that the node owns, valid until the deadline."""
         return self._member.lease.epochs
 
     @property
     def deadline(self) -> float:
-        """Until when the node owns its shards for sure, on :func:`windvane.service.cluster.clocks.read_clock`."""
+        """Until when the node certainly owns its shards, on :func:`windvane.service.cluster.clocks.read_clock`."""
         return self._member.lease.deadline
 
     @property
     def skew(self) -> float | None:
-        """Seconds by which this node's clock is ahead of the database's; None: not known yet."""
+        """How many seconds this node's clock is ahead of the database's. None if it is not known yet."""
         return self._member.clock.skew
 
     @property
     def problem(self) -> WindvaneError | None:
-        """Why the node is no sound member of the cluster now, None if it is.
+        """Why the node is not a healthy member of the cluster now; None if it is.
 
-        :class:`DatabaseError`: the database does not respond. :class:`StoreError`: the code is "clock", "name_taken" or
+        :class:`DatabaseError`: the database does not respond. :class:`StoreError`: its code is "clock", "name_taken" or
         "format".
         """
         problem = self._refusal or self._problem or self._member.problem
@@ -167,45 +168,59 @@ class Keeper:
         return problem
 
     def retake(self, seconds: float = COMMAND_SECONDS) -> dict[int, int]:
-        """Take all shards of this node again, after a failure of unknown outcome; return the new epochs.
+        """Give all shards of this node new epochs, after a commit with an unknown outcome. Return these epochs.
 
-        This waits for transactions that still write under the old epochs. Raises :class:`DatabaseError` if it cannot be
-        done in time. Then nothing is owned until ``on_taken`` says so.
+        This waits for transactions that are still writing under the old epochs. Raises :class:`DatabaseError` on a
+        timeout; the node then owns no shard until ``on_taken`` reports it.
         """
         taken: dict[int, int] = self._commands.ask(self._member.retake, seconds, self._session.wake)
         return taken
 
     def release(self, shards: Collection[int], seconds: float = COMMAND_SECONDS) -> set[int]:
-        """Free shards of this node; return those that were owned and are free now.
+        """Free shards of this node. Return those that it owned and that are free now.
 
-        Raises :class:`DatabaseError` if it cannot be done in time. Then they are not owned until ``on_taken`` says so.
+        Raises :class:`DatabaseError` on a timeout; the node then does not own them until ``on_taken`` reports it.
         """
         epochs: dict[int, int] = {}
 
         def work(connection: Connection) -> set[int]:
-            epochs.update(self._member.drop(shards))  # a repetition finds none
+            epochs.update(self._member.drop(shards))  # a retry drops nothing more
             return self._member.release(connection, epochs)
 
         released: set[int] = self._commands.ask(work, seconds, self._session.wake)
         return released
 
-    def doubt(self, epochs: Mapping[int, int]) -> None:
-        """Own shards no longer under these epochs, which a commit has found to be over.
+    def drop_fenced(self, epochs: Mapping[int, int]) -> None:
+        """Drop shards whose commit was fenced: these epochs are no longer valid.
 
-        If the map still gives them to this node, they are taken again under new epochs.
+        If the map still assigns the shards to this node, the node takes them again under new epochs.
         """
-        self._doubts.append(dict(epochs))
+        self._fenced.append(dict(epochs))
         self._session.wake()
 
-    def withdraw(self) -> None:
-        """Give up all shards, as ``on_excess`` proposes, and leave the cluster; the map is still read."""
-        self._member.is_leaving = True
+    def drain(self) -> None:
+        """Propose all shards for release by ``on_excess``, and then leave the cluster. The map is still read."""
+        self._member.is_draining = True
+        self._session.wake()
+
+    def step_down(self) -> None:
+        """Leave all shards to other nodes until :meth:`resume`, because this node cannot commit.
+
+        The node keeps its shards if it is alone, or if it cannot renew its lease in time either. A shard with a write
+        in progress becomes free when the write ends.
+        """
+        self._member.step_down_requested_at = min(self._member.step_down_requested_at, read_clock())
+        self._session.wake()
+
+    def resume(self) -> None:
+        """Take shards again after :meth:`step_down`."""
+        self._member.step_down_requested_at = math.inf
         self._session.wake()
 
     def stop(self, release: bool = True, seconds: float | None = None) -> None:
-        """End the thread; with ``release``, free all shards and leave the cluster, unless that takes ``seconds``.
+        """End the thread. With ``release``, first free all shards and leave the cluster, within ``seconds``.
 
-        Without it, or if it fails, the other nodes take over after the lease has run out.
+        Without ``release``, or if it fails, the other nodes take the shards over once the lease has expired.
         """
         seconds = 2 * self._tick if seconds is None else seconds
         self._leaves_by = read_clock() + seconds if release else None
@@ -223,7 +238,7 @@ class Keeper:
                 pause = self._try(self._step)
                 if self._commands:
                     pause = min(pause, self._try(self._run_command))
-                    self._commands.expire(str(self._problem or "they are locked"))
+                    self._commands.expire(str(self._problem or "their rows are locked"))
                 if self._member.has_ever_joined:
                     self._settled.set()
                 self._wait(pause)
@@ -235,7 +250,7 @@ class Keeper:
             self._settled.set()
 
     def _try(self, work: Callable[[Connection], float]) -> float:
-        """Return the result of ``work`` with the connection, or how long to wait after an error."""
+        """Run ``work`` with the connection. Return its result, or after an error the seconds to wait."""
         try:
             with self._address.translate_errors():
                 result = work(self._session.open())
@@ -244,16 +259,16 @@ class Keeper:
         except StoreError as error:
             self._note_refusal(error)
         except DatabaseError as error:
-            if error.sqlstate in BUSY:  # the wait for the lock was the pause
+            if error.sqlstate in BUSY:  # waiting for the lock was pause enough
                 self._note_problem(self._member.problem)
                 return SHORT_PAUSE_SECONDS
             self._session.drop()
             self._failures += 1
-            if self._failures == 1:  # the session was ended; the next attempt tells whether the database is there
+            if self._failures == 1:  # perhaps only the session was ended: reconnect before reporting a problem
                 return SHORT_PAUSE_SECONDS
             self._note_problem(error)
-        except Exception as error:  # whatever it is, a node without a keeper would be worse
-            log.exception("the keeper of this node failed; it goes on")
+        except Exception as error:  # a node without a keeper would be worse than one that keeps failing
+            log.exception("the lease keeper of this node failed; it is trying again")
             self._note_problem(DatabaseError(f"internal error in the keeper ({type(error).__name__})"))
             self._session.drop()
         return self._tick
@@ -266,10 +281,10 @@ class Keeper:
             self._session.drop()
 
     def _step(self, connection: Connection) -> float:
-        while self._doubts:
-            doubts, owned = self._doubts.popleft(), self._member.lease.epochs
-            self._member.drop([shard for shard, epoch in doubts.items() if owned.get(shard) == epoch])
-        pause = self._member.step(connection, adopts=not self._commands)
+        while self._fenced:
+            epochs, owned = self._fenced.popleft(), self._member.lease.epochs
+            self._member.drop([shard for shard, epoch in epochs.items() if owned.get(shard) == epoch])
+        pause = self._member.step(connection, adopt=not self._commands)
         self._note_problem(self._member.problem)
         return pause
 
@@ -289,13 +304,13 @@ class Keeper:
     def _note_problem(self, problem: WindvaneError | None) -> None:
         known, self._problem = self._problem, problem
         if problem is None and known is not None:
-            log.info("this node is a sound member of the cluster again")
+            log.info("this node is a healthy member of the cluster again")
         elif problem is not None and getattr(problem, "code", str(problem)) != getattr(known, "code", str(known)):
-            log.warning("this node is no sound member of the cluster: %s", problem)
+            log.warning("this node is not a healthy member of the cluster: %s", problem)
 
     def _note_refusal(self, error: StoreError) -> None:
-        """End if the node has never been in the cluster: somebody has started it with wrong settings."""
+        """End the thread if the node has never joined: it was started with wrong settings."""
         if self._member.has_ever_joined:
             self._note_problem(error)
-        else:  # the caller logs it, once, however often it tries again
+        else:  # the caller logs it once, however often it retries
             self._problem = self._refusal = error

@@ -1,8 +1,9 @@
-"""A node's part in the cluster, step by step: join, renew, compare with the map, take and give up shards."""
+"""What a node does in the cluster, step by step: join, renew its lease, read the map, take and release shards."""
 
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Collection, Mapping
 
@@ -10,48 +11,52 @@ from windvane.service.cluster import membership
 from windvane.service.cluster.callbacks import Callbacks
 from windvane.service.cluster.clocks import WallClock, read_clock
 from windvane.service.cluster.lease import Lease
-from windvane.service.cluster.membership import Join, Reading
+from windvane.service.cluster.membership import JoinResult, MapReading
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
+from windvane.service.store.postgres.eviction import sweep
 from windvane.service.store.records import StoreError
 
 log = logging.getLogger("windvane.service")
 
-MARGIN = 1 / 8  # of a lease: a node stops acting on it so much earlier, since no two clocks run equally fast
-STEP = 8  # shards that are given up at a time, so that most streams stay available
+# As a share of a lease: a node stops relying on its lease this long before it expires, because no two clocks run at
+# exactly the same rate.
+DEADLINE_MARGIN = 1 / 8
+MAX_RELEASED = 8  # shards that a node releases at a time, so that most of its streams stay available
 PROPOSE_AGAIN_SECONDS = 10.0
-# Of a lease: if a node could not renew its own in time, it waits so long before it removes others. If the database was
-# away, their leases have run out as well, and they need a moment to connect.
-GRACE = 1 / 2
-PAUSE_SECONDS = 0.01  # after a lease has run out, or before something is tried again that should succeed now
+# As a share of a lease: a node that could not renew its own lease in time waits this long before it evicts others. If
+# the database was unavailable, their leases have expired too, and they need a moment to reconnect.
+SWEEP_GRACE = 1 / 2
+STEP_DOWN_TICKS = 2  # how long a node that can renew its lease but not commit keeps its shards: it may be merely slow
+PAUSE_SECONDS = 0.01  # after a lease has expired, and before a retry that is expected to succeed
 
 
 class Member:
-    """A node as the cluster knows it. For one thread; only :attr:`lease` may be asked by others.
+    """A node's membership in the cluster. Only one thread may use it; other threads may read :attr:`lease`.
 
     Parameters
     ----------
     node
-        The node; its instance is drawn anew.
+        The node. Its instance is replaced by a new random one.
     where
         The database's name in messages.
     count
         Number of shards.
     callbacks
-        What to call.
+        The functions to call when shards or the map change.
     clock
         The node's wall clock. While it is wrong, the node takes no shards.
     lease, tick
-        Seconds of a lease, and between renewals.
+        Duration of a lease, and time between renewals, in seconds.
 
     Attributes
     ----------
     lease
-        What the node owns.
+        The shards that the node owns.
     map
-        The map as it was last read.
+        The map that was read last.
     has_ever_joined
-        Whether the node has been in the cluster.
+        Whether the node has joined the cluster at least once.
     """
 
     def __init__(
@@ -68,21 +73,22 @@ class Member:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
         self.is_member = self.has_ever_joined = False
-        self.is_leaving = False  # it gives up its shards and joins no more
+        self.is_draining = False  # the node releases its shards, leaves, and does not join again
+        self.step_down_requested_at = math.inf  # infinity: not requested
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
         self._lease_seconds, self._tick = lease, tick
-        self._renewed = self._proposed_at = self._sweeps_from = float("-inf")
+        self._renewed = self._proposed_at = self._sweeps_from = self._steady_from = -math.inf
         self._name_free_at: float | None = None
         self._proposed: dict[int, int] = {}
 
-    def step(self, connection: Connection, *, adopts: bool = True) -> float:
-        """Do what is due; return the seconds until the next step.
+    def step(self, connection: Connection, *, adopt: bool = True) -> float:
+        """Do everything that is due. Return the number of seconds until the next step.
 
-        ``adopts``: whether to take shards again that the map gives to this node without its knowledge. Raises
-        :class:`StoreError` if the node may not join.
+        ``adopt``: whether to take over shards that the map assigns to this node although the node does not hold them.
+        Raises :class:`StoreError` if the node may not join.
         """
-        if not self.is_member and self.is_leaving:
+        if not self.is_member and (self.is_draining or self.step_down_requested_at < math.inf):
             self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
             return self._tick
         if not self.is_member:
@@ -94,7 +100,7 @@ class Member:
         reading = membership.read_map(connection, self._count, self.node.instance)
         if read_clock() < self._sweeps_from:
             reading = reading._replace(needs_sweep=False)
-        if not self._compare(reading) or self._change(connection, reading, adopts):
+        if not self._compare(reading) or self._change(connection, reading, adopt):
             return 0.0
         pause = self._renewed + self._tick - read_clock()
         if 0 < reading.next_expiry < pause:
@@ -112,7 +118,7 @@ class Member:
     # --- the lease ---------------------------------------------------------------------------------------------------
 
     def _join(self, connection: Connection) -> float:
-        """Try to join; return the seconds after which to try again."""
+        """Try to join. Return the number of seconds to wait before the next attempt."""
         before = self.clock.read()
         self.clock.compare(before, membership.read_time(connection))
         if not self.clock.is_right:
@@ -120,17 +126,17 @@ class Member:
         result = membership.join(connection, self.node, self._lease_seconds)
         if result.has_joined:
             self.is_member = self.has_ever_joined = True
-            self._name_free_at, self._renewed = None, float("-inf")
+            self._name_free_at, self._renewed = None, -math.inf
             return 0.0
         if result.format != str(self.node.format):
             problem = f"has format {result.format}; this version of windvane needs format {self.node.format}"
             raise StoreError(self._where, "format", problem)
         return self._wait_for_name(connection, result)
 
-    def _wait_for_name(self, connection: Connection, result: Join) -> float:
-        """Give a crashed node of the same name the time of its lease; return the seconds after which to try again."""
+    def _wait_for_name(self, connection: Connection, result: JoinResult) -> float:
+        """Wait until the lease of a crashed node of this name expires. Return the seconds until the next attempt."""
         if result.holder is None or result.remaining < 0:
-            membership.sweep(connection, self._count, self.node.instance)
+            sweep(connection, self._count, self.node.instance)
             return PAUSE_SECONDS
         now = read_clock()
         if self._name_free_at is None:
@@ -141,31 +147,33 @@ class Member:
         return min(self._tick, result.remaining + PAUSE_SECONDS)
 
     def _renew(self, connection: Connection) -> bool:
-        """Return False if the node was expelled."""
+        """Renew the lease. Return False if the node was evicted."""
         start, before = read_clock(), self.clock.read()
         now = membership.renew(connection, self.node, self._lease_seconds)
         if now is None:
-            self._note_expulsion()
+            self._note_eviction()
             return False
-        if float("-inf") < self._renewed < start - 2 * self._tick:
-            self._sweeps_from = start + GRACE * self._lease_seconds
+        if -math.inf < self._renewed < start - 2 * self._tick:
+            self._sweeps_from = start + SWEEP_GRACE * self._lease_seconds
+        if read_clock() > self._renewed + 2 * self._tick:
+            self._steady_from = read_clock()
         self._renewed = start
-        self.lease.extend(start + (1 - MARGIN) * self._lease_seconds)
+        self.lease.extend(start + (1 - DEADLINE_MARGIN) * self._lease_seconds)
         self.clock.compare(before, now)
         return True
 
-    def _note_expulsion(self) -> None:
-        """The lease ran out, and the node was removed: others may own its shards."""
-        log.warning("the lease of this node ran out; it joins the cluster again")
+    def _note_eviction(self) -> None:
+        """Drop all shards: the lease expired, the node was evicted, and other nodes may own its shards."""
+        log.warning("the lease of this node expired and it was evicted; it is joining the cluster again")
         self._forget_membership()
 
     def _forget_membership(self) -> None:
-        """Own nothing. The node may join again under a new instance."""
+        """Drop all shards, and prepare to join again under a new instance."""
         self.is_member, self.node = False, self.node._replace(instance=secrets.token_hex(8))
         self.drop(self.lease.epochs)
 
     def drop(self, shards: Collection[int]) -> dict[int, int]:
-        """Own these shards no longer; return the epochs of those that were owned."""
+        """Stop owning these shards. Return the epochs of those that were owned."""
         dropped = self.lease.drop(shards)
         if dropped:
             self._callbacks.on_lost(frozenset(dropped))
@@ -173,11 +181,11 @@ class Member:
 
     # --- the map -----------------------------------------------------------------------------------------------------
 
-    def _compare(self, reading: Reading) -> bool:
-        """Drop what the map does not give to this node. Return False if the node was expelled."""
+    def _compare(self, reading: MapReading) -> bool:
+        """Drop the shards that the map does not assign to this node. Return False if the node was evicted."""
         me, holdings = self.node.instance, reading.map.holdings
-        if me not in reading.present:
-            self._note_expulsion()
+        if me not in reading.instances:
+            self._note_eviction()
             return False
         lost = {shard for shard, epoch in self.lease.epochs.items() if holdings.get(shard) != (epoch, me)}
         self.drop(lost)
@@ -189,17 +197,21 @@ class Member:
             self.map = map_
             self._callbacks.on_map(map_)
 
-    def _change(self, connection: Connection, reading: Reading, adopts: bool) -> bool:
-        """Repair the map, take shards, or propose to give up some. Return whether the map has changed.
+    def _change(self, connection: Connection, reading: MapReading, adopt: bool) -> bool:
+        """Repair the map, take shards, or propose shards to release. Return whether the map has changed.
 
-        What may wait for a lock comes last.
+        The operations that may wait for a lock come last.
         """
-        if not self.clock.is_right or self.is_leaving:
-            self._withdraw(connection)
+        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
+        if self._should_step_down() and any(node.instance != me for node in reading.map.nodes):
+            log.warning("this node cannot write; it is leaving its shards to other nodes")
+            self.leave(connection)
+            return False
+        if not self.clock.is_right or self.is_draining:
+            self._drain(connection)
             return False
         if self._repair(connection, reading):
             return True
-        me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
         strays = [shard for shard, holding in self.map.holdings.items() if holding.instance == me and shard not in held]
         share = self.map.compute_share(me, self._count)
         room = share - len(held) - len(strays)
@@ -207,30 +219,37 @@ class Member:
             taken = membership.take(connection, self._count, me, room)
             self._own(taken)
             return bool(taken)
-        if strays and adopts:
+        if strays and adopt:
             return self._adopt(connection, strays, share - len(held))
         if reading.needs_sweep:
-            return bool(membership.sweep(connection, self._count, me, wait=True).freed)
+            return bool(sweep(connection, self._count, me, wait=True).freed)
         if len(held) > share and not free and self.map.find_node(me) is not None:
-            self._propose(min(STEP, len(held) - share))
+            self._propose(min(MAX_RELEASED, len(held) - share))
         return False
 
-    def _repair(self, connection: Connection, reading: Reading) -> bool:
-        """Add missing rows, and remove nodes that are gone. Return whether the map has changed."""
+    def _should_step_down(self) -> bool:
+        """Return whether the node has renewed its lease in time for a while, although it cannot commit.
+
+        If renewals are late as well, the whole database has stalled, and other nodes cannot commit either.
+        """
+        return read_clock() >= max(self.step_down_requested_at, self._steady_from) + STEP_DOWN_TICKS * self._tick
+
+    def _repair(self, connection: Connection, reading: MapReading) -> bool:
+        """Add missing rows, and evict nodes whose leases have expired. Return whether the map has changed."""
         has_changed = False
         if reading.map.find_missing(self._count):
             has_changed = bool(membership.add_missing(connection, self._count))
         if reading.needs_sweep:
-            result = membership.sweep(connection, self._count, self.node.instance)
+            result = sweep(connection, self._count, self.node.instance)
             if result.removed:
-                log.warning("the lease of a node ran out: %s", ", ".join(result.removed))
+                log.warning("nodes were evicted because their leases expired: %s", ", ".join(result.removed))
             has_changed = has_changed or bool(result.removed or result.freed)
         return has_changed
 
     def _adopt(self, connection: Connection, strays: list[int], room: int) -> bool:
-        """Take shards again that the map gives to this node under other epochs, or free those that are too many.
+        """Take over shards that the map assigns to this node under unknown epochs, and free those above its share.
 
-        The outcome of taking them is unknown, or somebody has edited the map.
+        This happens if the outcome of an earlier attempt to take them is unknown, or if somebody has edited the map.
         """
         room = max(0, room)
         excess = {shard: self.map.holdings[shard].epoch for shard in strays[room:]}
@@ -245,7 +264,7 @@ class Member:
             self._callbacks.on_taken(taken)
 
     def _propose(self, number: int) -> None:
-        """Propose to give up the shards that were taken last, unless a proposal is being followed."""
+        """Propose to release the shards that were taken last, unless an earlier proposal is still being carried out."""
         held = self.lease.epochs
         is_followed = any(held.get(shard) == epoch for shard, epoch in self._proposed.items())
         if is_followed and read_clock() < self._proposed_at + PROPOSE_AGAIN_SECONDS:
@@ -254,8 +273,8 @@ class Member:
         self._proposed, self._proposed_at = {shard: held[shard] for shard in newest}, read_clock()
         self._callbacks.on_excess(frozenset(newest))
 
-    def _withdraw(self, connection: Connection) -> None:
-        """Give up everything, then leave: a member that takes no shards would keep others from taking its share."""
+    def _drain(self, connection: Connection) -> None:
+        """Release all shards, then leave: a member without shards would keep the others from taking its share."""
         if self.lease.epochs:
             self._propose(len(self.lease.epochs))
         else:
@@ -264,21 +283,21 @@ class Member:
     # --- on behalf of the service ------------------------------------------------------------------------------------
 
     def retake(self, connection: Connection) -> dict[int, int]:
-        """Take all shards of this node again; return the new epochs."""
+        """Take all shards of this node again, under new epochs. Return these epochs."""
         self.drop(self.lease.epochs)
         taken = membership.retake(connection, self._count, self.node.instance) if self.is_member else {}
         self._own(taken)
         return taken
 
     def release(self, connection: Connection, epochs: Mapping[int, int]) -> set[int]:
-        """Free shards that were owned under these epochs, and have been dropped; return those that became free."""
+        """Free shards that this node owned under these epochs and has dropped. Return those that are free now."""
         freed = membership.release(connection, self.node.instance, epochs)
-        if (not self.clock.is_right or self.is_leaving) and not self.lease.epochs:
+        if (not self.clock.is_right or self.is_draining) and not self.lease.epochs:
             self.leave(connection)
         return freed
 
     def leave(self, connection: Connection) -> None:
-        """Leave the cluster, with all shards."""
+        """Release all shards and leave the cluster."""
         if self.is_member:
             membership.leave(connection, self.node.instance)
             self._forget_membership()

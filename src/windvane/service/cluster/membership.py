@@ -1,13 +1,13 @@
-"""The lease protocol in SQL: who is in the cluster, and who owns which shard.
+"""The lease protocol in SQL: which nodes are in the cluster, and which of them owns each shard.
 
-Every operation is one statement on a connection in autocommit mode, and so one transaction that the server finishes
-without the client: a process that is stopped half-way keeps no lock. A statement that may wait for a row locks rows in
-the order of shards, and waits no longer than the ``lock_timeout`` of the connection.
+Every operation is one statement on a connection in autocommit mode. It is therefore one transaction, which the server
+finishes without the client: a process that is stopped half-way holds no lock. A statement that may wait for row locks
+acquires them in the order of shards, and waits no longer than the ``lock_timeout`` of the connection.
 
-A lease is a row of ``nodes``. A node whose lease has run out is deleted before its shards become free, so a renewal
-that finds no row means that the shards may belong to others. An epoch is drawn from a sequence whenever the owner of a
-shard changes, and is never used again. Writers hold ``FOR SHARE`` on the rows of their shards until they commit, with a
-condition on the epoch: what changes an epoch waits for them, and nobody can write under an old one afterwards.
+A lease is a row of ``nodes``; :mod:`windvane.service.store.postgres.eviction` deletes expired ones. A shard gets a new
+epoch whenever its owner changes, and no epoch is ever used again (see ``NEW_EPOCH`` in that module). Until they commit,
+writers hold ``FOR SHARE`` locks on the rows of their shards, with a condition on the epoch. A statement that changes an
+epoch waits for these writers, and afterwards nobody can write under the old epoch.
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ from typing import NamedTuple
 from windvane.service.cluster import statements
 from windvane.service.cluster.shard_map import Holding, Node, ShardMap
 from windvane.service.store.postgres.connections import Connection
-from windvane.service.store.records import StoreError
-
-CHANNEL = "windvane_cluster"
-MOST_LEASE_SECONDS = 60.0
-"""No lease is longer. :func:`sweep` shortens one that was edited by hand, or made before the clock was set back."""
+from windvane.service.store.postgres.eviction import CHANNEL, MAX_LEASE_SECONDS
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-class Join(NamedTuple):
+class JoinResult(NamedTuple):
     """The result of :func:`join`.
 
     Attributes
@@ -37,9 +33,9 @@ class Join(NamedTuple):
     format
         The format of the store.
     holder
-        The node that has the name, if another one has.
+        The other node that has the name, if any.
     remaining
-        Seconds until the lease of ``holder`` runs out; negative if it has.
+        Seconds until the lease of ``holder`` expires; negative if it has expired.
     """
 
     has_joined: bool
@@ -48,40 +44,40 @@ class Join(NamedTuple):
     remaining: float = 0.0
 
 
-def join(connection: Connection, node: Node, lease: float) -> Join:
-    """Add a node, unless the store has another format, or a node of this name exists.
+def join(connection: Connection, node: Node, lease: float) -> JoinResult:
+    """Add a node, unless the store has another format or a node with this name exists.
 
-    A migration changes the format under a lock of its row: it waits for nodes that join, or they for it. To repeat this
-    with the same instance is harmless.
+    A migration locks the row of the format while it changes it, so it and joining nodes wait for each other. Repeating
+    this call with the same instance is harmless.
     """
     values = {**node._asdict(), "lease": lease, "channel": CHANNEL}
     rows = connection.execute(statements.JOIN, values).fetchall()
     stored = rows[0][0] if rows else None
     if stored != str(node.format):
-        return Join(False, stored)
+        return JoinResult(False, stored)
     row = connection.execute(statements.FIND_HOLDER, (node.name, node.instance, node.instance)).fetchone()
-    if row is None:  # the holder of the name has left in between
-        return Join(False, stored, None, 0.0)
+    if row is None:  # the other node has left in the meantime
+        return JoinResult(False, stored, None, 0.0)
     holder = Node(*row[:6])
-    return Join(holder.instance == node.instance, stored, holder, row[6])
+    return JoinResult(holder.instance == node.instance, stored, holder, row[6])
 
 
 def renew(connection: Connection, node: Node, lease: float) -> float | None:
-    """Extend the lease of a node; return the database's time, or None if the node was expelled.
+    """Extend the lease of a node. Return the database's time, or None if the node was evicted.
 
-    A lease that has run out may be extended as long as the row exists: the shards still belong to the node.
+    An expired lease may be extended as long as its row exists, because the shards still belong to the node.
     """
     row = connection.execute(statements.RENEW, (lease, node.url, node.instance)).fetchone()
     return None if row is None else row[0]
 
 
 def leave(connection: Connection, instance: str) -> None:
-    """Remove a node and free its shards. Shards that are being written to at this moment are left to :func:`sweep`."""
+    """Remove a node and free its shards, except those being written to at this moment: a later sweep frees them."""
     connection.execute(statements.LEAVE, {"instance": instance, "channel": CHANNEL})
 
 
 def read_time(connection: Connection) -> float:
-    """Return the database's time in seconds since 1970."""
+    """Return the Unix time of the database's clock."""
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::double precision").fetchone()
     assert row is not None
     return float(row[0])
@@ -90,28 +86,28 @@ def read_time(connection: Connection) -> float:
 # --- the map ---------------------------------------------------------------------------------------------------------
 
 
-class Reading(NamedTuple):
-    """The map, and what is wrong with it.
+class MapReading(NamedTuple):
+    """The map, and whether it needs a repair.
 
     Attributes
     ----------
     map
         The map.
-    present
-        The instances that have a row, also those whose lease has run out.
+    instances
+        The instances that have a row, including those whose leases have expired.
     needs_sweep
-        Whether a lease has run out or is impossibly long, or a shard belongs to a node that is gone.
+        Whether a lease has expired or is impossibly long, or a shard belongs to an instance without a row.
     next_expiry
-        Seconds until the next lease of another node runs out, unless it is renewed.
+        Seconds until the first lease of another node expires, unless it is renewed.
     """
 
     map: ShardMap
-    present: frozenset[str]
+    instances: frozenset[str]
     needs_sweep: bool
     next_expiry: float
 
 
-def read_map(connection: Connection, count: int, me: str = "") -> Reading:
+def read_map(connection: Connection, count: int, me: str = "") -> MapReading:
     """Read nodes and shards at one moment. Rows of shards beyond ``count`` are ignored."""
     holdings: dict[int, Holding] = {}
     nodes: dict[str, Node] = {}
@@ -124,33 +120,13 @@ def read_map(connection: Connection, count: int, me: str = "") -> Reading:
     live = (node for instance, node in nodes.items() if remaining[instance] >= 0)
     others = [seconds for instance, seconds in remaining.items() if instance != me]
     owners = {holding.instance for holding in holdings.values()} - {None}
-    needs_sweep = any(not 0 <= seconds <= MOST_LEASE_SECONDS for seconds in others) or not owners <= nodes.keys()
+    needs_sweep = any(not 0 <= seconds <= MAX_LEASE_SECONDS for seconds in others) or not owners <= nodes.keys()
     shard_map = ShardMap.build(live, dict(sorted(holdings.items())))
-    return Reading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MOST_LEASE_SECONDS))
-
-
-class Sweep(NamedTuple):
-    """The result of :func:`sweep`: the names of the nodes that were removed, and the shards that became free."""
-
-    removed: list[str]
-    freed: list[int]
-
-
-def sweep(connection: Connection, count: int, me: str = "", *, wait: bool = False) -> Sweep:
-    """Remove the nodes whose lease has run out, except ``me``, and free all shards whose node is gone.
-
-    Without ``wait``, shards that are being written to are skipped: one writer must not hold up the others. A writer
-    that never pauses would be skipped every time, so somebody must call this with ``wait`` in the end.
-    """
-    values = {"me": me, "count": count, "most": MOST_LEASE_SECONDS, "channel": CHANNEL}
-    statement = statements.SWEEP if wait else statements.SWEEP_SKIPPING
-    row = connection.execute(statement, values).fetchone()
-    assert row is not None
-    return Sweep(row[0], row[1])
+    return MapReading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MAX_LEASE_SECONDS))
 
 
 def add_missing(connection: Connection, count: int) -> list[int]:
-    """Add the rows of shards that have none, as free shards; return these shards."""
+    """Add the missing rows of shards, as free shards. Return these shards."""
     return [shard for shard, _ in connection.execute(statements.ADD_MISSING, (count, CHANNEL))]
 
 
@@ -158,15 +134,15 @@ def add_missing(connection: Connection, count: int) -> list[int]:
 
 
 def take(connection: Connection, count: int, instance: str, most: int) -> dict[int, int]:
-    """Take up to ``most`` free shards; return their new epochs. A node whose lease has run out takes none."""
+    """Take up to ``most`` free shards. Return their new epochs. A node whose lease has expired takes none."""
     values = {"count": count, "instance": instance, "most": most, "channel": CHANNEL}
     return {shard: epoch for shard, epoch, _ in connection.execute(statements.TAKE, values)}
 
 
 def retake(connection: Connection, count: int, instance: str, shards: Collection[int] | None = None) -> dict[int, int]:
-    """Take shards that the map gives to this node again, all or some of them; return their new epochs.
+    """Give new epochs to shards that the map assigns to this node, by default to all of them. Return these epochs.
 
-    This waits for transactions that write under the old epochs. Afterwards nothing more can be written under them.
+    This waits for transactions that are writing under the old epochs. Afterwards nothing can be written under them.
     """
     wanted = None if shards is None else sorted(shards)
     values = {"count": count, "instance": instance, "shards": wanted, "channel": CHANNEL}
@@ -174,28 +150,8 @@ def retake(connection: Connection, count: int, instance: str, shards: Collection
 
 
 def release(connection: Connection, instance: str, epochs: Mapping[int, int]) -> set[int]:
-    """Free shards that this node owns under these epochs; return those that became free."""
+    """Free shards that this node owns under these epochs. Return those that were freed."""
     shards = sorted(epochs)
     numbers = [epochs[shard] for shard in shards]
     values = {"shards": shards, "epochs": numbers, "instance": instance, "channel": CHANNEL}
     return {shard for shard, _ in connection.execute(statements.RELEASE, values)}
-
-
-# --- migrations ------------------------------------------------------------------------------------------------------
-
-_LARGEST = 2**31 - 1  # of type integer
-
-
-def check_migration(connection: Connection, where: str, format: int) -> None:
-    """Raise :class:`StoreError` if a node is running that cannot use a store of ``format``.
-
-    Call it first in the transaction of a migration, which must be READ COMMITTED. Until that ends, no node can join.
-    Nodes whose lease has run out are removed and fenced: they cannot come back and write in the old format.
-    """
-    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")
-    sweep(connection, _LARGEST, wait=True)
-    rows = connection.execute("SELECT name, format FROM nodes WHERE format <> %s ORDER BY name", (format,)).fetchall()
-    if rows:
-        names = ", ".join(f"{name} (format {old})" for name, old in rows)
-        problem = f"cannot be migrated to format {format} while nodes of another version run: {names}; stop them first"
-        raise StoreError(where, "in_use", problem)

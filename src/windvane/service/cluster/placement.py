@@ -1,8 +1,8 @@
-"""Which streams a node of a cluster serves: those of the shards that it owns.
+"""The streams that a node of a cluster serves: those of the shards that it owns.
 
-When a node takes a shard, it reads which streams the shard has, and loads each of them at its first request or in the
-background, whichever comes first. When it loses a shard, it drops the streams at once. A shard that it gives up is
-released only once all events and snapshots of its streams are stored.
+When a node takes a shard, it reads the list of its streams, and loads each of them at its first request or in the
+background, whichever comes first. When it loses a shard, it drops the streams at once. A node that gives a shard up
+voluntarily releases it only once all events and snapshots of its streams are stored.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,11 +22,12 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.cluster.loading import StreamLoader
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.problems import Problem
-from windvane.service.readiness import NotReady
+from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery
 from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, StoreError, StreamRow
 from windvane.service.store.migrations import FORMAT
 from windvane.service.streams import Stream
+from windvane.service.tasks import run_persistently
 from windvane.service.turns import wait_while_held
 from windvane.warmup import warm_up
 
@@ -33,15 +35,16 @@ if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
     from windvane.service.engine import Engine
 
-JOIN_SECONDS = 5.0  # to wait for the keeper to join
-MOVE_SECONDS = 1.0  # in which it should be known who owns a shard that moves; then requests are told to try again
-RELEASE_SECONDS = 5.0  # in which the streams of a shard that is given up must be stored
+JOIN_SECONDS = 5.0  # how long to wait for the keeper to join
+MOVE_SECONDS = 1.0  # how long a request waits for the new owner of a moving shard to be known; then it gets 503
+STEP_DOWN_SECONDS = 5.0  # how long recoveries may fail while the lease is renewed; then other nodes get the shards
+RELEASE_SECONDS = 5.0  # how long storing the streams of a shard may take before its release is abandoned
 
 log = logging.getLogger("windvane.service")
 
 
 class ElsewhereError(WindvaneError):
-    """Another node, at ``url``, owns the shard of a stream. ``instance`` names its membership in the cluster."""
+    """Another node, at ``url``, owns the shard of a stream. ``instance`` is the id of its membership."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.url, self.instance = node.name, node.url, node.instance
@@ -49,7 +52,7 @@ class ElsewhereError(WindvaneError):
 
 
 class NodeSettings(NamedTuple):
-    """A node: its name, the address at which others reach it, and its version of windvane."""
+    """The name of a node, the address at which others reach it, and its version of windvane."""
 
     name: str
     url: str
@@ -57,33 +60,38 @@ class NodeSettings(NamedTuple):
 
 
 class Placement:
-    """The shards that a node serves, and the streams in them. Used in the event loop, except where noted."""
+    """The shards that a node serves, and their streams. Used in the event loop, except where noted."""
 
     def __init__(self, engine: Engine, store: ClusterStore, node: NodeSettings) -> None:
         self._engine, self.store, self.node = engine, store, node
-        self.keeper: Keeper | None = None  # once the database was reached
+        self.keeper: Keeper | None = None  # set once the database was reached
         self._secret = ""
-        self._joining, self._is_stopped = threading.Lock(), False  # a node that has stopped must not join
-        self.epochs: dict[int, int] = {}  # of the shards that are served, or are about to be
-        self.fenced = 0  # commits of which a part was refused, because another node had taken shards
-        self._fenced: dict[int, int] = {}  # epochs that are over, though the keeper has not noticed yet
-        self._opening: dict[int, asyncio.Future[None]] = {}  # until it is known which streams a shard has
-        self._leaving: dict[int, asyncio.Future[None]] = {}  # until a shard is released
-        self._releasing: set[int] = set()  # shards that are about to be
-        self._changed = asyncio.Event()  # set, and cleared at once, when the map or the shards have changed
+        self._joining, self._is_stopped = threading.Lock(), False  # a stopped node must not join
+        self.epochs: dict[int, int] = {}  # epochs of the shards that are served or being opened
+        self.fenced = 0  # number of commits that were refused in part, because another node had taken a shard
+        self._fenced: dict[int, int] = {}  # epochs that ended, which the keeper has not noticed yet
+        self._recovered: dict[int, int] = {}  # the epochs of the last recovery
+        self._failing_since = math.inf  # since when recoveries have failed while the keeper was healthy
+        self._opening: dict[int, asyncio.Future[None]] = {}  # shards whose list of streams is being read
+        self._leaving: dict[int, asyncio.Future[None]] = {}  # shards whose requests wait for the release
+        self._releasing: set[int] = set()  # shards that are about to be released
+        self._changed = asyncio.Event()  # set and immediately cleared when the map or the shards change
         self._loader = StreamLoader(engine, self)
-        self.on_map: Callable[[ShardMap], object] = lambda _: None
+        self.on_map: list[Callable[[ShardMap], object]] = []
         """Called with the map when it has changed."""
+        self.find_problem: Callable[[], NotReady | None] = lambda: None
+        """Returns any other reason why this node is not ready."""
+        self.reachable: Mapping[str, bool] = {}  # by name of a node, whether it answered at its address
 
     # --- starting and stopping -------------------------------------------------------------------------------------
 
     def recover(self) -> Recovery:
-        """Take the node's own shards again, in a thread, and return their streams, none of them loaded.
+        """Give the node's own shards new epochs, in a thread, and return their streams, none of them loaded.
 
-        Taking them waits for commits of unknown outcome, and ends the epochs in which they were made.
+        This waits for commits with an unknown outcome, and ends the epochs in which they were made.
         """
         self.store.open()
-        warm_up([AdaptiveGLMUCB])  # before the node has shards, whose streams nobody else would serve meanwhile
+        warm_up([AdaptiveGLMUCB])  # before the node takes shards, because no other node serves them during the warm-up
         if self.keeper is None:
             self._secret = self.store.read_secret()
             self._join()
@@ -92,7 +100,7 @@ class Placement:
             if not self.keeper.wait_until_joined(JOIN_SECONDS):
                 raise self.keeper.problem or DatabaseError("the database does not respond")
         except StoreError as error:
-            if error.code == "name_taken":  # the keeper has ended; the other node may end, too
+            if error.code == "name_taken":  # the keeper has ended; retry, because the other node may end too
                 self.keeper = None
             raise
         epochs = self.keeper.retake()
@@ -103,14 +111,16 @@ class Placement:
     def open(self) -> None:
         """Serve the shards that :meth:`recover` found."""
         self.epochs, self._fenced = dict(self._recovered), {}
-        self._opening = {}
+        self._opening, self._failing_since = {}, math.inf
         self._loader.forget()
+        if self.keeper is not None:
+            self.keeper.resume()
         self._loader.begin(list(self._engine.rows.values()))
         self.sync()
 
     def _join(self) -> None:
-        """Begin to hold leases, in a thread of the keeper, unless the service was stopped meanwhile."""
-        from windvane.service.cluster.keeper import Keeper  # it needs psycopg
+        """Start a keeper, unless the service was stopped in the meantime."""
+        from windvane.service.cluster.keeper import Keeper  # imports psycopg, which a service on a file does not need
 
         keeper = Keeper(
             self.store.address,
@@ -129,7 +139,7 @@ class Placement:
             self.keeper = keeper
 
     async def stop(self) -> None:
-        """Release all shards, whose streams are stored."""
+        """Release all shards. Their streams must be stored."""
         self.epochs = {}
         with self._joining:
             self._is_stopped = True
@@ -138,20 +148,32 @@ class Placement:
         self._loader.stop()
 
     def read_secret(self) -> str:
-        """Return the secret that all nodes share; empty before the database was reached."""
+        """Return the secret that all nodes share; empty until the database was reached."""
         return self._secret
 
-    def leave(self) -> None:
-        """Begin to give up all shards, before the service stops: other nodes serve them meanwhile."""
+    def step_down(self) -> None:
+        """Leave the shards to other nodes until :meth:`open`, because this node cannot write."""
         if self.keeper is not None:
-            self.keeper.withdraw()
+            self.keeper.step_down()
+
+    def note_failed_recovery(self) -> None:
+        """Step down if recoveries have failed for some time although the lease is renewed."""
+        is_healthy = self.keeper is not None and self.keeper.problem is None
+        self._failing_since = min(self._failing_since, time.monotonic()) if is_healthy else math.inf
+        if time.monotonic() >= self._failing_since + STEP_DOWN_SECONDS:
+            self.step_down()
+
+    def drain(self) -> None:
+        """Start to release all shards before the service stops, so that other nodes serve them."""
+        if self.keeper is not None:
+            self.keeper.drain()
 
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Serve the shards that the keeper has taken, and drop those that it has lost."""
         if self._engine.failure is not None or self.keeper is None:
-            return  # the recovery begins with the shards that are owned then
+            return  # the recovery will read which shards are owned
         self._note_change()
         owned = self.keeper.epochs
         self._drop([shard for shard, epoch in self.epochs.items() if owned.get(shard) != epoch])
@@ -162,45 +184,47 @@ class Placement:
 
     async def _open_shards(self, taken: dict[int, int], opened: asyncio.Future[None]) -> None:
         try:
-            rows = await self._loader.run(self.store.read_streams, taken)
-            # A shard may have been lost and taken again meanwhile: its streams are read once more.
+            rows = await run_persistently(self.store.read_streams, taken)
+            # Ignore shards that were lost in the meantime. If they were taken again, their streams are read again.
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}
             self._loader.begin(rows)
         except Exception as error:
-            self._engine.fail(error)
+            if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # otherwise it does not matter
+                self._engine.fail(error)
         finally:
             self._end(self._opening, opened)
 
     def _begin(self, waiting: dict[int, asyncio.Future[None]], shards: Iterable[int]) -> asyncio.Future[None]:
-        """Let requests for shards wait until :meth:`_end` is called with the result."""
+        """Make requests for shards wait until :meth:`_end` is called with the returned future."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting |= dict.fromkeys(shards, future)
         return future
 
     def _end(self, waiting: dict[int, asyncio.Future[None]], future: asyncio.Future[None]) -> None:
-        """Let requests go on, except those for shards that others have begun to wait for since."""
+        """Let the waiting requests continue, except for shards that have been given another future since."""
         for shard in [shard for shard, other in waiting.items() if other is future]:
             del waiting[shard]
         future.set_result(None)
 
     def note_fence(self, epochs: Mapping[str, int]) -> None:
-        """Drop the shards of streams, by name, whose epochs are over, before the keeper notices.
+        """Drop the shards of these streams, by name, because commits in these epochs were fenced.
 
-        A shard that was taken again since then is kept: what was not stored was dropped with the old epoch.
+        The keeper may not have noticed yet. A shard that this node has taken again since then is kept: what was not
+        stored was dropped together with the old epoch.
         """
-        over = {self.shard_of(name): epoch for name, epoch in epochs.items() if self.is_current(name, epoch)}
-        if over:
-            if over.keys() - self._releasing:
-                log.warning("shards were taken by another node: %s", sorted(over))
+        ended = {self.shard_of(name): epoch for name, epoch in epochs.items() if self.is_current(name, epoch)}
+        if ended:
+            if ended.keys() - self._releasing:
+                log.warning("shards were taken by another node: %s", sorted(ended))
                 self.fenced += 1
-            self._fenced |= over
-            self._drop(over)
+            self._fenced |= ended
+            self._drop(ended)
             if self.keeper is not None:
-                self.keeper.doubt(over)
+                self.keeper.drop_fenced(ended)
 
     def is_current(self, name: str, epoch: int | None) -> bool:
-        """Return whether this is the epoch in which a stream is served."""
+        """Return whether this node serves a stream in this epoch."""
         return epoch is not None and self.epochs.get(self.shard_of(name)) == epoch
 
     def _drop(self, shards: Collection[int]) -> None:
@@ -214,27 +238,28 @@ class Placement:
 
     def _note_map(self, shard_map: ShardMap) -> None:
         self._note_change()
-        self.on_map(shard_map)
+        for call in self.on_map:
+            call(shard_map)
 
     def list_known(self) -> dict[int, int]:
-        """Return the epochs of the shards that this node serves and whose streams it knows."""
+        """Return the epochs of the shards that this node serves and whose list of streams it has read."""
         return {shard: epoch for shard, epoch in self.epochs.items() if shard not in self._opening}
 
     def shard_of(self, name: str) -> int:
         """Return the shard of a stream."""
         return shard_of(name, self.store.shards)
 
-    # --- giving shards up ------------------------------------------------------------------------------------------
+    # --- releasing shards ------------------------------------------------------------------------------------------
 
     def give_up(self, shards: Collection[int]) -> None:
-        """Begin to give up shards, because other nodes have fewer."""
+        """Start to release shards, because other nodes have fewer or this node is leaving."""
         if self._engine.failure is None and (own := [shard for shard in shards if shard in self.epochs]):
             self._engine.tasks.start(self._release(own))
 
     async def _release(self, shards: list[int]) -> None:
-        """Release some shards once all events of their streams are stored. Requests for them wait at the end.
+        """Release some shards once all events of their streams are stored. Requests for them wait during the last part.
 
-        Snapshots are stored before that, while requests are still answered: the next owner has little to replay.
+        Snapshots are stored first, while requests are still answered, so that the next owner has little to replay.
         """
         epochs = {s: self.epochs[s] for s in shards if s in self.epochs and s not in self._releasing}
         if not epochs or self.keeper is None:
@@ -249,10 +274,10 @@ class Placement:
                 for stream in self._list_streams(epochs):
                     await wait_while_held(stream)
                 await self._engine.journal.flush()
-            # The streams are dropped afterwards: until then, requests are answered whose events are stored.
+            # The streams are dropped only afterwards, so that requests whose events are stored are still answered.
             await asyncio.to_thread(self.keeper.release, epochs)
         except (Problem, TimeoutError, *STORE_ERRORS) as error:
-            log.warning("shards %s are not released: %s", sorted(epochs), error)
+            log.warning("shards %s could not be released: %s", sorted(epochs), error)
         finally:
             self._releasing -= epochs.keys()
             self.sync()
@@ -260,7 +285,7 @@ class Placement:
                 self._end(self._leaving, left)
 
     def _list_streams(self, shards: Collection[int]) -> list[Stream]:
-        """Return the streams of shards that are loaded."""
+        """Return the loaded streams of these shards."""
         streams = self._engine.streams
         return [streams[row.name] for row in self._list_rows(shards) if row.name in streams]
 
@@ -270,10 +295,10 @@ class Placement:
     def not_ready(self) -> NotReady | None:
         """Why this node should get no requests."""
         problem = None if self.keeper is None else self.keeper.problem
-        return None if problem is None else NotReady.after(problem)
+        return self.find_problem() if problem is None else NotReady.after(problem)
 
     def find_epoch(self, name: str) -> int:
-        """Return the epoch of the shard of a stream; raise if this node does not own it."""
+        """Return the epoch of the shard of a stream. Raise if this node does not own the shard."""
         assert self.keeper is not None  # the engine is ready
         shard = self.shard_of(name)
         epoch = self.keeper.owns(shard)
@@ -281,14 +306,16 @@ class Placement:
             return epoch
         owner = self.keeper.map.owners.get(shard)
         if owner is None or owner.instance == self.keeper.node.instance:
-            raise Problem("unavailable", f"no node owns shard {shard} now; try again")
+            if self.keeper.problem is not None:
+                raise unavailable(NotReady.after(self.keeper.problem))
+            raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
         raise ElsewhereError(owner)
 
     async def prepare(self, name: str) -> None:
-        """Wait until a stream of this node is loaded; raise if another node has it.
+        """Wait until a stream is loaded, if this node serves it. Raise if another node does.
 
-        Whatever is waited for, the shard may be lost and taken again meanwhile: then everything is looked at again, so
-        that a stream that exists is never said to be unknown.
+        During every wait the shard may be lost and taken again, so all conditions are checked again after it. Otherwise
+        an existing stream could be reported as unknown.
         """
         shard, engine, end = self.shard_of(name), self._engine, time.monotonic() + MOVE_SECONDS
         while True:
@@ -305,7 +332,7 @@ class Placement:
             await asyncio.shield(self._loader.load(engine.rows[name]))
 
     def _is_moving(self, shard: int) -> bool:
-        """Return whether it is not known for the moment which node owns a shard, and should be known soon."""
+        """Return whether the owner of a shard is unknown at the moment, but should be known soon."""
         keeper = self.keeper
         if keeper is None or keeper.problem is not None:
             return False
@@ -315,7 +342,7 @@ class Placement:
         return owner is None or owner.instance == keeper.node.instance
 
     async def _wait_for_change(self, end: float) -> None:
-        """Wait until the map or the shards of this node change, at most until ``end`` (``time.monotonic()``)."""
+        """Wait until the map or the shards of this node change, but not beyond ``end`` (``time.monotonic()``)."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(end - time.monotonic()):
                 await self._changed.wait()
@@ -325,5 +352,5 @@ class Placement:
         self._changed.clear()
 
     def admit(self, stream: Stream) -> None:
-        """Let the events of a stream be written in the current epoch of its shard."""
+        """Make the stream write its events in the current epoch of its shard."""
         stream.epochs = {stream.id: self.epochs[self.shard_of(stream.name)]}

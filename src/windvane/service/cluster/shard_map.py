@@ -1,4 +1,4 @@
-"""The map of a cluster: its nodes, which of them owns which shard, and how many each should own."""
+"""The map of a cluster: its nodes, the shards that each of them owns, and how many each should own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Node(NamedTuple):
     Attributes
     ----------
     instance
-        Names one membership: a node that was expelled joins again under a new one.
+        The id of one membership. A node that was evicted joins again under a new instance.
     name, url
-        What people call it, and where the other nodes and clients reach it.
+        The name that people use, and the address at which other nodes and clients reach it.
     version, format
-        Of windvane, and of the stores that it writes.
+        The version of windvane, and the format of the stores that it writes.
     joined
-        When it joined, in seconds since 1970 on the database's clock.
+        When the node joined: Unix time in seconds, on the database's clock.
     """
 
     instance: str
@@ -30,23 +30,23 @@ class Node(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """What the map says about a shard: its epoch, and the instance that owns it (None: nobody)."""
+    """The entry of a shard in the map: its epoch, and the instance that owns it, or None."""
 
     epoch: int
     instance: str | None
 
 
 class ShardMap(NamedTuple):
-    """The map as it was read.
+    """The map at the moment when it was read.
 
     Attributes
     ----------
     nodes
-        The nodes whose lease has not run out, the oldest first.
+        The nodes whose leases have not expired, oldest first.
     holdings
-        By shard. A shard is missing if its row is.
+        The entries, by shard. A shard without a row in the database has none.
     owners
-        By shard, its owner. A shard is missing if nobody owns it, or a node that is gone.
+        The owners, by shard. A shard that has no owner, or whose owner is not among ``nodes``, is missing.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -66,22 +66,22 @@ class ShardMap(NamedTuple):
         return cls(ordered, holdings, owners)
 
     def find_node(self, instance: str) -> Node | None:
-        """Return the node of an instance, None if its lease has run out."""
+        """Return the node of an instance, None if its lease has expired."""
         return next((node for node in self.nodes if node.instance == instance), None)
 
     def find_free(self) -> list[int]:
-        """Return the shards that nobody owns."""
+        """Return the shards without an owner."""
         return [shard for shard, holding in self.holdings.items() if holding.instance is None]
 
     def find_missing(self, count: int) -> list[int]:
-        """Return the shards of ``count`` that have no row."""
+        """Return the shards below ``count`` that have no row."""
         return [shard for shard in range(count) if shard not in self.holdings]
 
     def compute_share(self, instance: str, count: int) -> int:
         """Return how many of ``count`` shards a node should own; 0 if it is not in the map.
 
-        The shares add up to ``count``, so that a share never has to be rounded up and no shard is left over. The oldest
-        nodes own one more where the division has a remainder: the share of a node never shrinks when another leaves.
+        The shares add up to ``count``. If the division has a remainder, the oldest nodes own one shard more. So the
+        share of a node never shrinks when another one leaves.
         """
         ranks = [node.instance for node in self.nodes]
         if instance not in ranks:

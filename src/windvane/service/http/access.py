@@ -14,6 +14,7 @@ from collections.abc import Callable
 from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
+from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, Token, TokenStore
 
 PREFIX = "wv_"
@@ -73,12 +74,13 @@ class RateLimiter:
 class Access:
     """Authenticate requests.
 
-    Without a token in the store, everyone is admitted, which is for loopback only; with ``closed``, nobody is. Removing
-    the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
+    Without a token in the store, everyone is admitted, which is for loopback only; with ``closed``, nobody is, except
+    through another node, which has admitted the request. Removing the last token does not turn authentication off.
+    ``report`` gets errors of the store that may be a sign of damage.
     """
 
     def __init__(self, store: TokenStore, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
-        self._store, self._closed, self._report = store, closed, report
+        self._store, self.is_closed, self._report = store, closed, report
         self._limiter = RateLimiter(rate)
         self.charge = self._limiter.charge
         self._tokens: dict[str, Token] = {}
@@ -108,15 +110,16 @@ class Access:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._reload())
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:
-            raise Problem("unavailable", "the store cannot be read: the disk does not answer")
+            raise refuse_read(TimeoutError())
         try:
             reading.result()
         except STORE_ERRORS as error:
             self._report(error)
-            raise Problem("unavailable", "the store cannot be read") from None
+            raise refuse_read(error) from None
 
     async def _reload(self) -> None:
         now = time.monotonic()
@@ -128,9 +131,14 @@ class Access:
     def _read_store(self) -> tuple[list[Token], bool]:
         return self._store.read(), self._store.are_required
 
-    def needs_token(self) -> bool:
+    def needs_token(self, *, is_forwarded: bool = False) -> bool:
         """Return whether a token is needed, as of the last :meth:`refresh`."""
-        return self._closed or self._has_tokens
+        return self._has_tokens or (self.is_closed and not is_forwarded)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether nobody is admitted, because other machines can reach this one and there is no token."""
+        return self.is_closed and not self._has_tokens
 
     def _note_changes(self, tokens: dict[str, Token]) -> None:
         """Log which tokens came and went since they were read last."""
@@ -139,35 +147,35 @@ class Access:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
     def admit(
-        self, authorization: str | None, address: str, *, changes: bool, is_counted: bool = True
+        self, authorization: str | None, address: str, *, changes: bool, is_forwarded: bool = False
     ) -> tuple[str, str | None]:
         """Return the client, for :attr:`charge`, and the name of its token, or raise.
 
-        ``changes``: whether the request needs a token with full rights. ``is_counted``: whether the rate limit counts
-        it; another node has counted a request that it forwards.
+        ``changes``: whether the request needs a token with full rights. ``is_forwarded``: whether another node sends
+        it, which has counted it for the rate limit.
         """
         client = f"address {address}"
-        if self.needs_token():
+        if self.needs_token(is_forwarded=is_forwarded):
             try:
                 token = self._find_token(authorization)
             except Problem:
                 self._limiter.admit(client)  # guessing tokens is limited too
                 raise
             client = f"token {token.name}"
-            if is_counted:
+            if not is_forwarded:
                 self._limiter.admit(client)
             if changes and not token.full:
                 raise Problem("read-only-token", f"token {token.name!r} is read-only")
             return client, token.name
-        if is_counted:
+        if not is_forwarded:
             self._limiter.admit(client)
         return client, None
 
-    async def is_valid(self, authorization: str | None) -> bool:
+    async def is_valid(self, authorization: str | None, *, is_forwarded: bool = False) -> bool:
         """Return whether a request that was admitted to read would still be admitted."""
         try:
             await self.refresh()
-            return not self.needs_token() or bool(self._find_token(authorization))
+            return not self.needs_token(is_forwarded=is_forwarded) or bool(self._find_token(authorization))
         except Problem:
             return False
 

@@ -23,8 +23,10 @@ from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.node_checks import NodeChecks
 from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
+from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
 
 MOST_BYTES = 4 << 20
@@ -79,18 +81,23 @@ def create_app(
     """
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit, most_streams, node)
-    forwarder = None
-    if engine.placement is not None:
-        forwarder = Forwarder(engine.placement.read_secret)
-        engine.placement.on_map = forwarder.note_map
+    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
+    placement = engine.placement
+    checks = None if placement is None else NodeChecks(placement, access)
+    forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
+        if forwarder is None or checks is None:
+            yield
+            await engine.stop()
+            return
+        checking = asyncio.create_task(checks.run())
         yield
+        checking.cancel()
         await engine.stop()
-        if forwarder is not None:
-            await forwarder.close()
+        await forwarder.close()
 
     app = FastAPI(
         title="windvane",
@@ -105,7 +112,10 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    app.state.forwarder = forwarder
+    app.state.forwarder, app.state.checks = forwarder, checks
+    if placement is not None and forwarder is not None and checks is not None:
+        placement.find_problem = checks.find_problem
+        placement.on_map += [forwarder.note_map, checks.note_map]
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -113,7 +123,6 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
         json_routes=JsonRoutes(app, _handle), forwarder=forwarder,
@@ -144,7 +153,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, STORE_ERRORS):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
-        problem = Problem("unavailable", "the store cannot be read")
+        problem = refuse_read(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
     response = respond(problem)

@@ -1,10 +1,11 @@
-"""The cluster over HTTP: its map, and lists that concern all of its nodes."""
+"""The cluster over HTTP: its map, and lists that are merged from all nodes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -24,12 +25,12 @@ from windvane.service.turns import Pauses, wait_while_changing
 if TYPE_CHECKING:
     from windvane.service.cluster.keeper import Keeper
 
-LIST_SECONDS = 5.0  # that other nodes may take for their lists
-NOT_SERVED = "no node serves it now, or the one that does has not answered; try again"
+LIST_SECONDS = 5.0  # how long other nodes may take to return their lists
+NOT_SERVED = "no node serves this stream now, or its node has not answered; try again"
 
 
 def describe_cluster(engine: Engine) -> ClusterInfo:
-    """Return the nodes and the shards that each of them owns; a service on a file is no cluster."""
+    """Return the nodes and the shards that each of them owns. A service on a file has no nodes."""
     placement = engine.placement
     if placement is None or placement.keeper is None:
         return ClusterInfo(node=None if placement is None else placement.node.name, shards=0, nodes=[], unowned=[])
@@ -48,7 +49,7 @@ def describe_cluster(engine: Engine) -> ClusterInfo:
 
 
 async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
-    """Add the number of streams of every node, unless the database does not tell."""
+    """Add the number of streams of every node, unless the database cannot be read."""
     if not info.nodes or engine.failure is not None or engine.placement is None:
         return info
     with contextlib.suppress(*STORE_ERRORS):
@@ -63,23 +64,33 @@ async def count_streams(engine: Engine, info: ClusterInfo) -> ClusterInfo:
 async def list_streams(request: Request, engine: Engine, limit: int, after: str) -> dict[str, Any]:
     """Return a page of the list of streams. In a cluster, every node lists its own streams.
 
-    Streams of shards that no list is about, since a node does not answer or a shard is moving, are unavailable.
+    If no list covers a shard, because a node does not answer or the shard is moving, its streams are unavailable.
     """
     own, placement = await _list_own(engine, limit, after), engine.placement
     if placement is None or placement.keeper is None or request.scope.get(IS_FORWARDED):
         return own
     parts = [own, *await _ask_others(request, placement.keeper, limit, after)]
-    streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
-    unavailable = {entry["name"]: entry for part in parts for entry in part["unavailable"]}
     missing = set(range(placement.store.shards)).difference(*(part["shards"] for part in parts))
     rows = await asyncio.to_thread(placement.store.read_streams, missing) if missing else []
-    unavailable |= {row.name: {"name": row.name, "reason": NOT_SERVED} for row in rows}
-    page, rest = sorted(streams)[:limit], [part["next"] for part in parts if part["next"] is not None]
-    has_more = len(streams) > limit or bool(rest)
+    return merge_lists(parts, [{"name": row.name, "reason": NOT_SERVED} for row in rows], limit)
+
+
+def merge_lists(parts: Sequence[Mapping[str, Any]], unserved: Iterable[dict[str, str]], limit: int) -> dict[str, Any]:
+    """Merge the pages of several nodes, which begin at the same name, and the unserved streams into one page.
+
+    A page that was cut off has a name ``next``, after which its node has more streams. The merged page therefore ends
+    at the first of these names.
+    """
+    streams = {stream["name"]: stream for part in parts for stream in part["streams"]}
+    entries = [*(entry for part in parts for entry in part["unavailable"]), *unserved]
+    unavailable = {entry["name"]: entry for entry in entries if entry["name"] not in streams}
+    end = min((part["next"] for part in parts if part["next"] is not None), default=None)
+    names = sorted(name for name in streams if end is None or name <= end)
+    page = names[:limit]
     return {
         "streams": [streams[name] for name in page],
-        "next": (page[-1] if page else min(rest)) if has_more else None,
-        "unavailable": [entry for name, entry in unavailable.items() if name not in streams],
+        "next": page[-1] if len(names) > limit else end,
+        "unavailable": list(unavailable.values()),
     }
 
 
@@ -97,19 +108,21 @@ async def _ask_others(request: Request, keeper: Keeper, limit: int, after: str) 
 
 
 async def _list_own(engine: Engine, limit: int, after: str) -> dict[str, Any]:
-    """Return the streams of this node, and for other nodes the shards that the list is about."""
+    """Return the streams of this node and, in a cluster, the shards that the list covers."""
     placement = engine.placement
     before = {} if placement is None else placement.list_known()
     names = sorted(name for name in engine.rows if name > after and name not in engine.unavailable)
     page: list[Any] = []
     pauses = Pauses(engine.turnstile)
     for name in names[:limit]:
-        if name in engine.rows:  # still
+        if name in engine.rows:  # the stream has not been removed since
             try:
                 stream = await engine.find(name)
             except ElsewhereError:
                 continue
             except Problem:
+                if name in engine.unavailable:  # it could not be loaded, and is listed as unavailable
+                    continue
                 if placement is None or placement.is_current(name, before.get(placement.shard_of(name))):
                     raise
                 continue

@@ -1,4 +1,4 @@
-"""Metrics of a node of a cluster: its lease, its shards, the nodes that it knows, and the requests that it forwards."""
+"""Metrics of a node in a cluster: its lease, its shards, the other nodes, and the requests that it forwards."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.http.forwarding import Forwarder
 
-OUTCOMES = ("answered", "unavailable", "no-answer")  # of a request to another node; "unavailable": status 503
+OUTCOMES = ("answered", "unavailable", "no-answer")  # outcomes of a request to another node; "unavailable": status 503
 
 
 class ClusterNumbers(NamedTuple):
-    """What a node reports about itself and the cluster, as it was when it was read.
+    """What a node reports about itself and the cluster at one moment.
 
     Attributes
     ----------
     node
         The name of the node.
     others
-        The names of the other nodes whose leases have not run out.
+        The names of the other nodes whose leases have not expired.
     is_member
-        Whether the node is one of the cluster's nodes itself.
+        Whether the node itself is a member of the cluster.
     shards, unowned
-        The number of shards, and of those that no node owns.
+        The number of shards, and the number of those that no node owns.
     epochs
-        Of the shards that this node owns.
+        The epochs of the shards that this node owns.
     lease_seconds
-        Until the lease of this node ends; 0 if it never had one, negative if it has ended.
+        Seconds until the lease of this node expires; 0 if it never had one, negative if it has expired.
     skew
-        Seconds by which the clock of this machine is ahead of the database's; None: not known.
+        How many seconds the clock of this machine is ahead of the database's; None if it is not known.
     fenced
-        How many commits were refused in part.
+        The number of commits that were refused in part.
     forwarded
-        How many requests were sent to other nodes, by node and outcome.
+        The number of requests sent to other nodes, by node and outcome.
+    reachable
+        Whether a node answered at its address, by name of the node.
     streams
-        By name, the number of a stream's last event; None for one that is not in memory yet.
+        The number of a stream's last event, by name of the stream; None if the stream is not in memory yet.
     """
 
     node: str
@@ -55,11 +57,12 @@ class ClusterNumbers(NamedTuple):
     skew: float | None
     fenced: int
     forwarded: Mapping[tuple[str, str], int]
+    reachable: Mapping[str, bool]
     streams: Mapping[str, int | None]
 
     @classmethod
     def read(cls, engine: Engine, forwarder: Forwarder | None) -> ClusterNumbers | None:
-        """Return the numbers as they are now; None for a service on a file."""
+        """Read the current numbers. Return None for a service on a file."""
         placement = engine.placement
         if placement is None:
             return None
@@ -68,7 +71,7 @@ class ClusterNumbers(NamedTuple):
         numbers = cls(
             node=placement.node.name, others=frozenset(), is_member=False, shards=placement.store.shards, unowned=0,
             epochs={}, lease_seconds=0.0, skew=None, fenced=placement.fenced, forwarded=outcomes,
-            streams=dict.fromkeys(engine.rows) | streams,
+            reachable=placement.reachable, streams=dict.fromkeys(engine.rows) | streams,
         )  # fmt: skip
         if keeper is None:
             return numbers
@@ -84,21 +87,25 @@ class ClusterNumbers(NamedTuple):
 
 
 def collect_cluster(numbers: ClusterNumbers) -> Iterable[Metric]:
-    """Yield the metrics of a node. This takes a few microseconds a stream: call it in a thread."""
+    """Yield the metrics of a node. This takes a few microseconds per stream: call it in a thread."""
     yield InfoMetricFamily("windvane_node", "This node", {"node": numbers.node})
     count = len(numbers.others) + numbers.is_member
-    yield GaugeMetricFamily("windvane_cluster_nodes", "Nodes of the cluster whose leases have not run out", count)
+    yield GaugeMetricFamily("windvane_cluster_nodes", "Nodes of the cluster whose leases have not expired", count)
     yield GaugeMetricFamily("windvane_owned_shards", "Shards that this node owns", len(numbers.epochs))
     yield GaugeMetricFamily("windvane_unowned_shards", "Shards that no node owns", numbers.unowned)
-    text = "Seconds until the lease of this node ends, unless it is renewed"
+    text = "Seconds until the lease of this node expires, unless it is renewed"
     yield GaugeMetricFamily("windvane_lease_seconds", text, numbers.lease_seconds)
     skew = GaugeMetricFamily("windvane_clock_skew_seconds", "How far this machine's clock is ahead of the database's")
     if numbers.skew is not None:
         skew.add_metric([], numbers.skew)
     yield skew
-    text = "Commits of which a part was refused, because another node had taken the shard"
+    text = "Commits that were refused in part, because another node had taken the shard"
     yield CounterMetricFamily("windvane_fenced_commits", text, numbers.fenced)
     yield _collect_forwarded(numbers)
+    reachable = GaugeMetricFamily("windvane_node_reachable", "Whether a node answers at its address", labels=["node"])
+    for node, is_reachable in sorted(numbers.reachable.items()):
+        reachable.add_metric([node], is_reachable)
+    yield reachable
     yield from _collect_shards(numbers)
 
 
@@ -108,13 +115,13 @@ def _collect_forwarded(numbers: ClusterNumbers) -> Metric:
     )
     known = numbers.others | {node for node, _ in numbers.forwarded}
     for node in sorted(known):
-        for outcome in OUTCOMES:  # zero until it occurs: a rate can be computed from the first one on
+        for outcome in OUTCOMES:  # start at zero, so that a rate includes the first occurrence
             metric.add_metric([node, outcome], numbers.forwarded.get((node, outcome), 0))
     return metric
 
 
 def _collect_shards(numbers: ClusterNumbers) -> Iterable[Metric]:
-    """Yield metrics by shard, of the shards that this node owns."""
+    """Yield the metrics of each shard that this node owns."""
     streams, events = Counter[int](), Counter[int]()
     if numbers.shards:
         for name, number in numbers.streams.items():
@@ -124,7 +131,7 @@ def _collect_shards(numbers: ClusterNumbers) -> Iterable[Metric]:
     for name, text, values in (
         ("epoch", "Epoch of the shard", numbers.epochs),
         ("streams", "Streams of the shard", streams),
-        ("events", "Events of the shard's streams, those removed included", events),
+        ("events", "Events of the shard's streams, including removed ones", events),
     ):
         metric = GaugeMetricFamily(f"windvane_shard_{name}", text, labels=["shard"])
         for shard in sorted(numbers.epochs):

@@ -27,6 +27,7 @@ from windvane.service.store import (
     StreamRow,
     UnreadableEventError,
     check_event,
+    is_damage,
 )
 
 NDJSON = "application/x-ndjson"
@@ -43,16 +44,27 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
         raise Problem("not-installed", "Parquet needs pyarrow: pip install 'windvane[parquet]', or ask for ndjson")
     row, last = await _find_log(engine, name)
     headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}
+    first = after
     try:
-        after = max(after, await asyncio.to_thread(_count_removed, engine, row.id))
-        chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
-        if format_ == "ndjson":
-            lines = _write_lines(chunks)
-            first = await _read_next(lines)
-            return StreamingResponse(_read_on(first, lines), headers=headers, media_type=NDJSON)
-        file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
+        while True:
+            after = max(first, await asyncio.to_thread(_count_removed, engine, row.id))
+            chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
+            try:
+                return await _begin(chunks, format_, headers)
+            except UnreadableEventError:
+                if await asyncio.to_thread(_count_removed, engine, row.id) <= after:
+                    raise  # else a compaction was faster: begin after what it has removed
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
+
+
+async def _begin(chunks: Iterator[list[Event]], format_: str, headers: dict[str, str]) -> Response:
+    """Return the answer with the events of ``chunks``, of which the first was read."""
+    if format_ == "ndjson":
+        lines = _write_lines(chunks)
+        first = await _read_next(lines)
+        return StreamingResponse(_read_on(first, lines), headers=headers, media_type=NDJSON)
+    file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
     headers["content-length"] = str(file.tell())
     file.seek(0)
     return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)
@@ -77,6 +89,8 @@ def _count_removed(engine: Engine, stream: int) -> int:
         raise UnreadableEventError(1, f"the baseline of the stream cannot be used ({error})") from None
     except STORE_ERRORS as error:
         engine.report_damage(error)
+        if not is_damage(error):
+            raise
         raise UnreadableEventError(1, "the baseline of the stream cannot be read") from None
     return 0 if baseline is None else baseline.removed
 

@@ -1,8 +1,8 @@
 """Forward requests to the node that owns their stream, once.
 
 A forwarded request keeps its token and its Idempotency-Key. A header with the secret that all nodes of a cluster share
-shows that it comes from another node; such a request is never forwarded again. A node that leaves the cluster, because
-it is stopped or out of reach, is not waited for any longer: others serve its streams.
+shows that the request comes from another node; such a request is never forwarded again. When a node leaves the cluster,
+because it was stopped or cannot be reached, requests stop waiting for it: other nodes serve its streams.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from windvane.service.logs import current_request
 from windvane.service.problems import Problem
 
 FORWARDED = b"x-windvane-forwarded"
-OWNER = "x-windvane-owner"  # in answers that were forwarded: the address of the node that owns the stream
-BODY = "windvane.body"  # in the scope: the body of the request
-IS_FORWARDED = "windvane.is_forwarded"  # in the scope: whether another node sent the request
+OWNER = "x-windvane-owner"  # header of forwarded answers: the address of the node that owns the stream
+BODY = "windvane.body"  # key in the scope: the body of the request
+IS_FORWARDED = "windvane.is_forwarded"  # key in the scope: whether another node sent the request
 CONNECT_SECONDS = 5.0
-SECONDS = 600.0  # that a node of the cluster may take for the next part of an answer: a refit takes long
-SHORT = 1 << 16  # bytes of an answer that is read before it is passed on
+ANSWER_SECONDS = 600.0  # how long a node may take for the next part of an answer: a refit takes long
+MAX_BUFFERED_BYTES = 1 << 16  # an answer up to this size is read completely before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
      b"accept-encoding", b"expect", b"x-request-id", b"x-forwarded-for", b"proxy-authorization", FORWARDED}
@@ -43,17 +43,18 @@ NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"
 
 
 class Forwarder:
-    """Sends requests to other nodes over connections that are kept open. ``secret`` returns the shared secret.
+    """Sends requests to other nodes over persistent connections. ``secret`` returns the shared secret, and
+    ``is_wrong_url`` whether another program was found at an address.
 
-    ``outcomes`` counts them by the name of the node and the outcome:
-    "answered", "unavailable" (status 503) or "no-answer".
+    ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503) or
+    "no-answer".
     """
 
-    def __init__(self, secret: Callable[[], str]) -> None:
-        self._secret = secret
+    def __init__(self, secret: Callable[[], str], is_wrong_url: Callable[[str], bool] = lambda _: False) -> None:
+        self._secret, self._is_wrong_url = secret, is_wrong_url
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
-        self._waiting: dict[str, set[asyncio.Timeout]] = {}  # by instance of the node that is waited for
+        self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
 
     def is_from_node(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether another node sent a request."""
@@ -65,7 +66,7 @@ class Forwarder:
         """Return the answer of the node that owns the stream."""
         scope = request.scope
         if scope.get(IS_FORWARDED):
-            raise Problem("unavailable", "the stream has just moved to another node; try again")
+            raise Problem("unavailable", "the stream has just moved to another node; try again", cause="moving")
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         with self._translate(owner):
             async with self._wait_for(owner):
@@ -73,7 +74,7 @@ class Forwarder:
             headers = [(name, value) for name, value in reply.headers if name.lower() not in NOT_RETURNED]
             length = get_header(reply.headers, b"content-length")
             response: Response
-            if length is not None and int(length) <= SHORT:
+            if length is not None and int(length) <= MAX_BUFFERED_BYTES:
                 response = Response(await self._read(owner, reply), reply.status)
             else:
                 response = StreamingResponse(self._pass_on_or_abort(owner, reply), reply.status)
@@ -81,17 +82,17 @@ class Forwarder:
         return response
 
     async def ask(self, owner: ElsewhereError, target: str, scope: Scope, seconds: float) -> Any:
-        """Return the JSON answer of a node to a request to read, with the rights of the request in ``scope``."""
+        """Send a GET request to a node, with the token of the request in ``scope``. Return its JSON answer."""
         with self._translate(owner):
             async with asyncio.timeout(seconds), self._wait_for(owner):
                 reply = await self._send(owner, "GET", target.encode(), scope)
                 body = await self._read(owner, reply)
         if reply.status != 200:
-            raise Problem("unavailable", f"node {owner.node!r} answers {reply.status}")
+            raise Problem("unavailable", f"node {owner.node!r} answered {reply.status}", cause="unreachable")
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
-        """Wait no longer for nodes that have left the cluster."""
+        """Stop waiting for nodes that have left the cluster."""
         for instance in self._waiting.keys() - {node.instance for node in shard_map.nodes}:
             for limit in self._waiting[instance]:
                 limit.reschedule(0.0)
@@ -103,7 +104,7 @@ class Forwarder:
 
     @contextlib.asynccontextmanager
     async def _wait_for(self, owner: ElsewhereError) -> AsyncIterator[None]:
-        """Raise TimeoutError in the body once the node has left the cluster."""
+        """Raise TimeoutError in the block as soon as the node leaves the cluster."""
         waiting = self._waiting.setdefault(owner.instance, set())
         try:
             async with asyncio.timeout(None) as limit:
@@ -122,16 +123,26 @@ class Forwarder:
             yield
         except UNSENT:
             self.outcomes[owner.node, "no-answer"] += 1
-            detail = f"node {owner.node!r}, which serves this stream, cannot be reached; try again"
-            raise Problem("unavailable", detail) from None
+            detail = f"node {owner.node!r}, which serves this stream, cannot be reached at {owner.url}; try again"
+            raise Problem("unavailable", detail, cause="unreachable") from None
         except (*FAILURES, TimeoutError):
             self.outcomes[owner.node, "no-answer"] += 1
-            detail = f"node {owner.node!r} did not answer, and may have executed the request; retry with the same key"
+            place = f"node {owner.node!r} at {owner.url}"
+            detail = f"{place} did not answer, and may have executed the request; retry with the same Idempotency-Key"
             raise Problem("no-answer", detail) from None
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
+        if self._is_wrong_url(owner.url):
+            detail = (
+                f"another server answers at {owner.url}, the address of node {owner.node!r}; nothing was sent there"
+            )
+            raise Problem("unavailable", detail, cause="unreachable")
         if owner.url not in self._transports:
-            where = Address(owner.url, {}, SECONDS, CONNECT_SECONDS)
+            try:
+                # Without a proxy, which would see the secret.
+                where = Address(owner.url, {}, ANSWER_SECONDS, CONNECT_SECONDS, uses_proxy=False)
+            except ValueError:  # somebody has edited the table of nodes
+                raise Problem("unavailable", f"node {owner.node!r} has no valid address", cause="unreachable") from None
             self._transports[owner.url] = where, Transport(where, AsyncNetwork())
         address, transport = self._transports[owner.url]
         body = b"" if method == "GET" else scope.get(BODY, b"")
@@ -147,14 +158,15 @@ class Forwarder:
             own += [(b"x-request-id", info.id.encode()), (b"x-forwarded-for", info.peer.encode())]
         if body:
             own.append((b"content-length", b"%d" % len(body)))
-        return own + [(name, value) for name, value in scope["headers"] if name not in NOT_SENT]
+        # The server does not strip white space from values, but sending it at their ends is not allowed.
+        return own + [(name, value.strip()) for name, value in scope["headers"] if name not in NOT_SENT]
 
     async def _read(self, owner: ElsewhereError, reply: Reply) -> bytes:
         """Return the whole body of an answer."""
         return b"".join([part async for part in self._pass_on(owner, reply)])
 
     async def _pass_on_or_abort(self, owner: ElsewhereError, reply: Reply) -> AsyncGenerator[bytes]:
-        """Yield the parts of an answer; if the other node ends it early, the transfer is aborted here too."""
+        """Yield the parts of an answer. If the other node ends it early, abort this transfer too."""
         try:
             async with contextlib.aclosing(self._pass_on(owner, reply)) as parts:
                 async for part in parts:
@@ -163,7 +175,7 @@ class Forwarder:
             raise AbortedTransferError(f"node {owner.node!r} did not complete it ({type(error).__name__})") from None
 
     async def _pass_on(self, owner: ElsewhereError, reply: Reply) -> AsyncGenerator[bytes]:
-        """Yield the parts of an answer, unless the other node leaves the cluster meanwhile."""
+        """Yield the parts of an answer. Raise TimeoutError if the other node leaves the cluster."""
         async with contextlib.aclosing(reply.parts) as parts:  # type: ignore[type-var]
             while True:
                 async with self._wait_for(owner):

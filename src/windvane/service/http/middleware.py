@@ -151,12 +151,13 @@ class ServiceMiddleware:
         bearer = None if authorization is None else authorization.decode("latin-1")
         try:
             client, exchange.info.token = self._access.admit(
-                bearer, exchange.info.peer, changes=changes, is_counted=not is_forwarded
+                bearer, exchange.info.peer, changes=changes, is_forwarded=is_forwarded
             )
         except Problem as problem:
             self._refusals.info(f"a request was refused: {problem.code}")
             raise
-        scope[CHARGE], scope[IS_VALID] = partial(self._access.charge, client), partial(self._access.is_valid, bearer)
+        scope[CHARGE] = partial(self._access.charge, client)
+        scope[IS_VALID] = partial(self._access.is_valid, bearer, is_forwarded=is_forwarded)
         origin = headers.get(b"origin")
         is_foreign = origin is not None and origin.lower() != b"http://" + host and not is_forwarded
         if changes and is_foreign and not self._access.needs_token():

@@ -33,6 +33,7 @@ from windvane.service.store.records import DatabaseError as DatabaseError
 from windvane.service.store.records import Erasure as Erasure
 from windvane.service.store.records import FencedError as FencedError
 from windvane.service.store.records import MisplacedError as MisplacedError
+from windvane.service.store.records import NoConnectionError as NoConnectionError
 from windvane.service.store.records import Snapshot as Snapshot
 from windvane.service.store.records import SnapshotError as SnapshotError
 from windvane.service.store.records import StoreError as StoreError

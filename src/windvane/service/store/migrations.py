@@ -1,10 +1,11 @@
 """The formats of stores and the migrations between them, for SQLite and PostgreSQL.
 
-To change what a store holds: raise :data:`FORMAT`, add a :class:`Migration`, and add the new tables of SQLite to
-:data:`SQLITE_TABLES`. PostgreSQL is migrated in one transaction by the statements of every migration. An SQLite file is
-built anew beside the old one, which is kept (:mod:`windvane.service.store.sqlite.repair`): SQLite would put changed
-tables elsewhere in the file, and all files must have the same tables at the same pages, or a damaged first page could
-not be replaced. New tables of SQLite come last, for the same reason.
+To change the format: raise :data:`FORMAT`, add a :class:`Migration`, and add the new tables of SQLite to
+:data:`SQLITE_TABLES`. A PostgreSQL store is migrated in one transaction, which executes the statements of all
+migrations. For an SQLite store, a new file is built beside the old one, which is kept
+(:mod:`windvane.service.store.sqlite.repair`). Changing the tables in place would move them to other pages, and all
+files must have the same tables at the same pages: otherwise a damaged first page could not be replaced. For the same
+reason, new tables of SQLite come last.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ CREATE TABLE baselines (
 );
 """
 SQLITE_TABLES = {3: _TABLES_3, 4: _TABLES_3 + _BASELINES}
-"""The tables of SQLite files by format, to the letter."""
+"""The exact statements that create the tables of an SQLite file, by format."""
 
 
 def _keep(_: str, row: Row) -> Row:
@@ -55,9 +56,9 @@ def _keep(_: str, row: Row) -> Row:
 
 
 class Migration(NamedTuple):
-    """A migration to ``format`` from the one before; ``summary`` is for the log.
+    """A migration to ``format`` from the previous format. ``summary`` is logged.
 
-    ``postgres``: SQL statements. ``convert``: returns the row of an SQLite table, by the name of the table.
+    ``postgres``: the SQL statements. ``convert``: converts a row of an SQLite table, given the name of the table.
     """
 
     format: int
@@ -70,14 +71,14 @@ MIGRATIONS = (Migration(4, "events can be removed, and ids of streams are never 
 
 
 class Connection(Protocol):
-    """A connection to PostgreSQL, such as one of psycopg, inside a transaction."""
+    """A connection to PostgreSQL with an open transaction, for example one of psycopg."""
 
     def execute(self, query: Any, params: Any = None, /) -> Any:
         """Execute a statement; ``%s`` stands for a parameter."""
 
 
 def check_format(where: Path | str, value: str, oldest: int = OLDEST_SQLITE) -> int:
-    """Return the format of a store from the setting "format"; raise :class:`StoreError` if it cannot be read."""
+    """Return the format of a store from its setting "format". Raise :class:`StoreError` if it is not supported."""
     try:
         number = int(value)
     except ValueError:
@@ -97,14 +98,14 @@ def list_migrations(number: int) -> list[Migration]:
 
 
 def convert_row(table: str, row: Row, number: int) -> Row:
-    """Return a row of an SQLite table of format ``number`` as it is in the current format."""
+    """Convert a row of an SQLite table from format ``number`` to the current format."""
     for migration in list_migrations(number):
         row = migration.convert(table, row)
     return row
 
 
 def migrate_postgres(connection: Connection, number: int) -> None:
-    """Bring a PostgreSQL store from format ``number`` to the current one, inside the transaction of ``connection``."""
+    """Migrate a PostgreSQL store from format ``number`` to the current one, in the transaction of ``connection``."""
     for migration in list_migrations(number):
         for statement in migration.postgres:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""What the service needs of a store, by who needs it. A function asks for no more than it uses.
+"""The interfaces of a store, one for each kind of user. A function requires only the interface that it uses.
 
 The methods raise one of :data:`windvane.service.store.STORE_ERRORS` if the store cannot be read or written.
 """
@@ -19,18 +19,21 @@ NO_EPOCHS: Mapping[int, int] = {}
 
 
 class ReadableStore(Protocol):
-    """What reading streams and their logs needs.
+    """The methods that read streams and their logs.
 
     Attributes
     ----------
     name : str
         The path, or the address without a password, for messages.
     is_remote : bool
-        Whether reading takes so long that the event loop must not wait for it.
+        Whether a read may take too long to be done in the event loop.
     """
 
     name: str
     is_remote: bool
+
+    def read_transaction(self) -> AbstractContextManager[None]:
+        """Open a read transaction in this thread: concurrent writes are not visible until it ends."""
 
     def read_streams(self) -> list[StreamRow]:
         """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
@@ -41,12 +44,16 @@ class ReadableStore(Protocol):
     def find_events(
         self, keys: Sequence[tuple[int, str]] = (), decisions: Sequence[tuple[int, str]] = ()
     ) -> list[Event]:
-        """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
-        order. A key or a decision comes with its stream."""
+        """Return the events with these Idempotency-Keys and those of these decisions, ordered by stream and number.
+
+        Every key and every decision is given as a pair with its stream.
+        """
 
     def read_chain(self, stream: int, number: int) -> bytes | None:
-        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
-        of the stream's row; after the last one that was removed, it is that of the baseline."""
+        """Return the chain value of an event, None if the event does not exist.
+
+        For number 0 it is the digest of the stream's row. For the last removed event it is stored in the baseline.
+        """
 
     def last_number(self, stream: int) -> int:
         """Return the number of the last event, 0 if there is none."""
@@ -55,14 +62,14 @@ class ReadableStore(Protocol):
         """Return the last snapshot; raise :class:`windvane.service.store.SnapshotError` if it was changed."""
 
     def read_baseline(self, stream: int) -> Baseline | None:
-        """Return where replays begin if the log is not whole; raise SnapshotError if it was changed."""
+        """Return the baseline, from which replays of an incomplete log begin; raise SnapshotError if it was changed."""
 
     def read_acknowledged(self) -> dict[int, int] | None:
-        """Return the last acknowledged event by stream as marks outside the log tell, None if there are no marks."""
+        """Return the last acknowledged event by stream, from marks outside the log; None if there are no marks."""
 
 
 class EventStore(ReadableStore, Protocol):
-    """What serving streams needs. Any thread may use it; events are written by one thread at a time."""
+    """The methods that serve streams. Any thread may call them; events are written by one thread at a time."""
 
     def append(
         self,
@@ -71,20 +78,21 @@ class EventStore(ReadableStore, Protocol):
         erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
-        """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.
+        """Store events, snapshots by stream, and erasures, all or none. They are durable when this returns.
 
-        ``epochs``: by stream, the epoch of its shard in which the events were made, in a cluster. Raises
-        :class:`windvane.service.store.FencedError` if one is over.
+        ``epochs``: in a cluster, by stream, the epoch of its shard in which the events were made. Raises
+        :class:`windvane.service.store.FencedError` if one of them has ended.
         """
 
     def purge(self) -> bool:
-        """Delete what is left of erased data outside the tables; return whether nothing is left.
+        """Delete the remains of erased data: copies outside the tables, and streams whose removal was interrupted.
 
-        :meth:`append` and :meth:`remove_stream` call it, and readers may hold it back: call it until it returns True.
+        Returns True if nothing is left. :meth:`append` calls this too. Call it after :meth:`begin_removal`, and repeat
+        the call until it returns True, because readers may prevent it from finishing.
         """
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
-        """Mark the last acknowledged event of some streams, if the store has marks."""
+        """Record the last acknowledged event of some streams outside the log, if the store has marks."""
 
     def add_stream(
         self,
@@ -95,18 +103,21 @@ class EventStore(ReadableStore, Protocol):
         most: int | None = None,
         epoch: int | None = None,
     ) -> StreamRow | None:
-        """Return the new stream, None if the name is taken. Ids are never used again.
+        """Add a stream and return it, or None if the name is taken. Ids are never used again.
 
-        Raises :class:`windvane.service.store.TooManyStreamsError` if the store has ``most`` streams, and FencedError if
-        ``epoch`` of the stream's shard is over.
+        Raises :class:`windvane.service.store.TooManyStreamsError` if the store already has ``most`` streams, and
+        FencedError if ``epoch`` of the stream's shard has ended.
         """
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, of which it may have many: :meth:`purge` deletes them.
+
+        The removal is durable when this returns. Raises FencedError if ``epoch`` of the stream's shard has ended.
+        """
 
 
 class CheckableStore(Protocol):
-    """Whether a store is where it was, whole, and writable.
+    """The methods that check whether a store is in its place, undamaged and writable.
 
     Attributes
     ----------
@@ -120,20 +131,22 @@ class CheckableStore(Protocol):
     is_checked: bool
 
     def check_in_place(self) -> None:
-        """Raise :class:`windvane.service.store.MisplacedError` if the store is no longer where it was. This is cheap
-        enough for every request."""
+        """Raise :class:`windvane.service.store.MisplacedError` if the store was moved or removed.
+
+        This is cheap enough for every request.
+        """
 
     def check_writable(self) -> None:
         """Write without changing anything, to raise the errors that a commit would raise."""
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return the problems with the structure; ``pages``: look at everything, which takes long."""
+        """Return the problems of the structure. ``pages``: check everything, which takes long."""
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Check the structure and rebuild it if it is damaged and can be rebuilt; return the problems."""
+        """Check the structure, and rebuild it if it is damaged and can be rebuilt. Return the problems."""
 
     def measure(self) -> dict[str, float]:
-        """Return sizes in bytes by name, those that are known."""
+        """Return the known sizes in bytes, by name."""
 
 
 class TokenStore(Protocol):
@@ -141,31 +154,31 @@ class TokenStore(Protocol):
 
     @property
     def are_required(self) -> bool:
-        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
+        """Whether every request needs a token: a token exists or existed, or the setting cannot be read."""
 
     def add(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
+        """Add a token; return False if the name is taken. Afterwards every request needs a token."""
 
     def remove(self, name: str) -> bool:
-        """Return False if no token has this name. Every request still needs a token."""
+        """Remove a token; return False if no token has this name. Every request still needs a token."""
 
     def remove_all(self) -> None:
         """Remove all tokens and turn authentication off: no request needs a token."""
 
     def read(self) -> list[Token]:
-        """Return the tokens that match their checksum; no other one is accepted."""
+        """Return the tokens that match their checksums; no others are accepted."""
 
     def read_damaged(self) -> list[str]:
-        """Return the names of the tokens that do not match their checksum."""
+        """Return the names of the tokens that do not match their checksums."""
 
 
 class ClusterStore(Protocol):
-    """What the nodes of a cluster need of the database that they share.
+    """The methods that the nodes of a cluster use on their shared database.
 
     Attributes
     ----------
     address : Address
-        Where it is, for connections that a node keeps for itself.
+        The address of the database, for a connection that a node opens itself.
     shards : int
         The number of shards; see :func:`windvane.cluster_map.shard_of`.
     """
@@ -174,7 +187,7 @@ class ClusterStore(Protocol):
     shards: int
 
     def open(self) -> None:
-        """Open a store that could not be reached when this object was made; do nothing if it is open."""
+        """Open a store that could not be reached when this object was created. Do nothing if it is open."""
 
     def read_secret(self) -> str:
         """Return the secret that the nodes share."""
@@ -197,7 +210,7 @@ class KeyStore(Protocol):
 
 
 class ServedStore(EventStore, CheckableStore, Protocol):
-    """What a server needs."""
+    """The methods that a server uses."""
 
     @property
     def tokens(self) -> TokenStore:
@@ -205,7 +218,7 @@ class ServedStore(EventStore, CheckableStore, Protocol):
 
     @property
     def cluster(self) -> ClusterStore | None:
-        """What nodes that share the store need; None for a file, which only one server can use."""
+        """The interface for nodes that share the store; None for a file, which only one server can use."""
 
     @property
     def keys(self) -> KeyStore | None:
@@ -213,42 +226,42 @@ class ServedStore(EventStore, CheckableStore, Protocol):
 
 
 class VerifiableStore(ReadableStore, CheckableStore, Protocol):
-    """What a comparison of a store with a replay needs. A server may be using the store."""
+    """The methods that compare a store with a replay of its logs. A server may be using the store."""
 
     @property
     def tokens(self) -> TokenStore:
         """The access tokens."""
 
-    def read_transaction(self) -> AbstractContextManager[None]:
-        """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
-
     def find_repeated_keys(self, stream: int) -> list[str]:
-        """Return the keys that several events have."""
+        """Return the keys that occur in several events."""
 
 
 class OfflineStore(VerifiableStore, EventStore, Protocol):
-    """What copying and moving streams needs, while no server uses the store."""
+    """The methods that copy and move streams while no server uses the store."""
 
     def find_stream(self, name: str) -> StreamRow | None:
         """Return the stream with this name."""
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Keep servers from using the store. What this thread changes meanwhile is stored at the end, or not at all.
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it."""
 
-        The store must be open for this process alone. Raises :class:`windvane.service.store.StoreError` with code
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep servers from using the store. All changes of this thread in the block are stored at its end, or none.
+
+        Only this process may have the store open. Raises :class:`windvane.service.store.StoreError` with code
         "in_use" if a server is using a database.
         """
 
     def import_stream(self, row: StreamRow) -> AbstractContextManager[StreamImport]:
-        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+        """Add a stream of another store with all of its data. It is durable after the block, or absent if that raises.
 
-        This thread can read the stream before the end; nobody else can. Raises
+        Inside the block, only this thread can read the stream. Raises
         :class:`windvane.service.store.StoreError` with code "exists" if the name is taken.
         """
 
 
 class Store(ServedStore, OfflineStore, Protocol):
-    """A store that is open, whatever it is used for."""
+    """An open store, for any use."""
 
     def close(self) -> None:
         """Close the store."""

@@ -44,6 +44,13 @@ class DatabaseError(WindvaneError):
         self.sqlstate = sqlstate
 
 
+class NoConnectionError(DatabaseError):
+    """All connections of this process to the database were in use, for so long that nobody should wait for one.
+
+    The database may be fine, and nothing was done.
+    """
+
+
 class DamageError(DatabaseError):
     """The file is inconsistent: a page, an index or a row was modified externally."""
 

@@ -22,12 +22,13 @@ from windvane.service.store import (
     DatabaseError,
     Erasure,
     Event,
+    NoConnectionError,
     Snapshot,
     StoreError,
     Token,
     is_damage,
 )
-from windvane.service.store.postgres import connections
+from windvane.service.store.postgres import pool as pooling
 from windvane.service.store.postgres.connections import Address
 from windvane.service.store.postgres.store import PostgresStore
 
@@ -209,9 +210,8 @@ def test_a_database_that_cannot_be_reached_is_refused(cluster: Cluster, database
         PostgresStore(cluster.url(database))
     assert caught.value.where == f"postgresql://owner@/{database}?host={cluster.folder}"
     cluster.start()
-    for url in (cluster.url("nowhere"), cluster.url(database, user="nobody"), "postgresql://u@127.0.0.1:1/a"):
-        with rejects(error=StoreError, code="unreachable"):
-            PostgresStore(url)
+    with rejects(error=StoreError, code="unreachable"):
+        PostgresStore("postgresql://u@127.0.0.1:1/a")
 
 
 # --- too few connections ---------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def test_a_pool_without_free_connections_is_waited_for_but_not_forever(
         futures = [pool.submit(hold) for _ in range(2)]
         held.wait(20)
         with monkeypatch.context() as patch:
-            patch.setattr(connections, "WAIT_SECONDS", 0.05)
-            with rejects(error=DatabaseError) as caught:
+            patch.setattr(pooling, "WAIT_SECONDS", 0.05)
+            with rejects(error=NoConnectionError) as caught:
                 store.last_number(1)
         assert "all 2 connections" in str(caught.value)
         store.append([event(1)])  # events have their own connection

@@ -173,10 +173,11 @@ def test_streams_are_added_and_removed_by_the_owner_of_the_shard(pg: PostgresSto
     pg.append([event(row.id)], [(row.id, SNAPSHOT)])
     pg.append([event(row.id, 2)], [], [Erasure(row.id, BASELINE)])
     with pytest.raises(FencedError) as caught:
-        pg.remove_stream(row, epoch=old)
+        pg.begin_removal(row, epoch=old)
     assert caught.value.streams == {row.id}
     assert pg.find_stream("shop") == row
-    pg.remove_stream(row, epoch=epoch)
+    pg.begin_removal(row, epoch=epoch)
+    assert pg.purge()
     assert (pg.find_stream("shop"), pg.last_number(row.id), pg.read_baseline(row.id)) == (None, 0, None)
     with pytest.raises(FencedError):
         pg.add_stream("shop", 1.0, "{}", epoch=old)

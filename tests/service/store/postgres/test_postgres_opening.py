@@ -270,7 +270,7 @@ def test_the_owner_creates_and_the_service_uses(database_url: str, service_url: 
         assert store.tokens.remove("shop")
         store.check_writable()
         assert store.find_damage() == []
-        store.remove_stream(row, epoch=0)
+        store.begin_removal(row, epoch=0)
         assert store.add_stream("copy", 1.0, "{}", id=9) is not None
         assert store.measure()["store_bytes"] > 0
     with psycopg.connect(service_url, autocommit=True) as connection:

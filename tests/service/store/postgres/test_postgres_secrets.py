@@ -109,7 +109,7 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
         cluster.start()
         assert store.tokens.read()
     for wrong in (cluster.url("shop", "guest", PASSWORD + "x"), cluster.url("nowhere", "guest", PASSWORD)):
-        with rejects(error=StoreError, code="unreachable") as refused:
+        with rejects(error=StoreError, code="refused") as refused:
             open_store(wrong)
         texts.append(refused.value)
     assert_secret(*texts, *(record.getMessage() for record in caplog.records), caplog.text)
@@ -125,7 +125,6 @@ def test_the_password_is_in_no_name_log_or_error(secured: Secured, caplog: pytes
         "postgresql://guest:s3cr%zzet@localhost/shop",
         "postgresql://localhost:s3cr/shop",
         "postgresql://localhost/shop?password=s3cr&nonsense=s3cr",
-        "postgresql://localhost/shop?passwort=s3cret",
         "postgresql://[localhost/shop?password=s3cret",
         "postgresql://guest:s3cr%00et@localhost/shop",
     ],
@@ -138,6 +137,19 @@ def test_an_address_that_is_not_valid_is_not_shown(url: str) -> None:
     assert "%40" in caught.value.problem
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_an_option_that_is_unknown_is_named() -> None:
+    """Unless it may be a part of a password."""
+    for url in ("postgresql://localhost/shop?ssl_mode=s3cret", "postgresql://u@h/shop?sslmode=require&ssl_mode=s3cret"):
+        with rejects(error=StoreError, code="refused") as caught:
+            PostgresStore(url)
+        assert caught.value.problem == "the address has an unknown option, ssl_mode"
+    for query in ("password=a&s3cret=b", "s3cret", "x=1&user=a@s3cret=1"):
+        with rejects(error=StoreError, code="refused") as caught:
+            PostgresStore(f"postgresql://localhost/shop?{query}")
+        assert_secret(caught.value)
+        assert "%40" in caught.value.problem
 
 
 def test_names_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,14 +191,14 @@ def test_parameters_of_tls_are_honoured(secured: Secured) -> None:
         assert secured.cluster.execute(sessions) == [(True,)]
     url = over_network(secured, "127.0.0.1", sslmode="verify-ca", sslrootcert=str(certificate))
     open_store(url).close()
-    for host, mode, root in (
-        ("localhost", "verify-full", other),  # of somebody else
-        ("localhost", "verify-ca", other),
-        ("127.0.0.1", "verify-full", certificate),  # of another name
-        ("localhost", "verify-full", secured.folder / "missing.pem"),
-        ("localhost", "disable", certificate),  # which the server does not allow
+    for host, mode, root, code in (
+        ("localhost", "verify-full", other, "unreachable"),  # of somebody else
+        ("localhost", "verify-ca", other, "unreachable"),
+        ("127.0.0.1", "verify-full", certificate, "unreachable"),  # of another name
+        ("localhost", "verify-full", secured.folder / "missing.pem", "unreachable"),
+        ("localhost", "disable", certificate, "refused"),  # by the server
     ):
-        with rejects(error=StoreError, code="unreachable") as caught:
+        with rejects(error=StoreError, code=code) as caught:
             open_store(over_network(secured, host, sslmode=mode, sslrootcert=str(root)))
         assert_secret(caught.value)
 

@@ -1,4 +1,4 @@
-"""Compare the tables of a store in PostgreSQL with those that it should have."""
+"""Compare the tables of a store in PostgreSQL with the expected ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEQUENCES_QUERY = f"SELECT relname FROM pg_class WHERE {HERE} AND relkind = 'S'
 
 
 def find_damage(connection: Connection) -> list[str]:
-    """Return what is missing or was changed of the tables, their indexes, the sequences and the settings."""
+    """Return which tables, indexes, sequences and settings are missing or were changed."""
     tables: dict[str, list[tuple[Any, ...]]] = {}
     for table, *column in connection.execute(_COLUMNS_QUERY):
         tables.setdefault(table, []).append(tuple(column))
@@ -45,14 +45,14 @@ def find_damage(connection: Connection) -> list[str]:
 
 
 def _describe_column(text: str) -> tuple[str, str, bool]:
-    """Return name, type, and whether a column may not be NULL."""
+    """Return the name and the type of a column, and whether it is NOT NULL."""
     match = re.fullmatch(r"(\w+) (.+?)( NOT NULL| PRIMARY KEY)?( UNIQUE)?", text)
     assert match is not None
     return match[1], match[2], match[3] is not None
 
 
 def _list_indexes() -> Iterator[Index]:
-    """Yield all indexes, those of keys first."""
+    """Yield all indexes: those of keys first, then the others."""
     for table, columns in TABLES.items():
         for text in columns:
             if text.startswith("PRIMARY KEY ("):

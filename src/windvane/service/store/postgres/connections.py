@@ -1,68 +1,113 @@
-"""Connections to PostgreSQL: the address without its password, defaults, errors, and a pool.
-
-The pool is not that of psycopg_pool, which connects in threads of its own and repeats a failed attempt after longer and
-longer pauses: a caller would learn of an unreachable server only by a timeout, without the reason, and a server that is
-back would be found late. Here the caller connects, and fails or succeeds at once.
-"""
+"""Connections to PostgreSQL: addresses without passwords, defaults, errors, and timeouts for silent servers."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import select
-import threading
+import math
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, TransactionStatus
 
+from windvane.service.store.postgres.refusals import HINTS, diagnose
 from windvane.service.store.records import DamageError, DatabaseError, StoreError
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
-# An error on top of one that is being raised, or of Ctrl-C, is not for a terminal: without a handler it would go there.
+# psycopg logs errors that occur while another exception, such as Ctrl-C, is being raised. Without a handler, they would
+# be printed to the terminal.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 DEFAULTS: dict[str, str | int] = {
     "application_name": "windvane",
     "client_encoding": "UTF8",
-    "connect_timeout": 5,  # seconds, for each of several hosts
-    # A server that is gone without closing its connections is noticed after at most 10 s.
+    "connect_timeout": 5,  # seconds, for each host of the address
+    # A server that disappears without closing its connections is noticed after at most 10 s.
     "keepalives_idle": 4,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # milliseconds
 }
-"""Parameters of libpq, unless the address has them."""
+"""Parameters of libpq that apply unless the address sets them."""
 SESSION: dict[str, str | int] = {
     "synchronous_commit": "on",  # a commit is on disk when it returns
     "default_transaction_isolation": r"read\ committed",  # a fence must see the latest epoch
     "idle_in_transaction_session_timeout": 2000,  # milliseconds: a stopped process must not keep its locks
     "statement_timeout": 30_000,
     "lock_timeout": 10_000,
-    # Every frequent query looks few rows up in an index. A plan made while a table was empty must not scan it later.
+    # Every frequent query looks up a few rows in an index. A plan made while a table was empty must not scan it later.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # Workers and compiled plans take longer to start than such a query takes.
+    # Starting workers or compiling a plan takes longer than such a query.
     "max_parallel_workers_per_gather": 0,
     "jit": "off",
 }
-"""Settings of a session, unless ``options`` of the address has them."""
+"""Settings of a session that apply unless ``options`` of the address sets them."""
 DEFAULT_PORT = "5432"
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-WAIT_SECONDS = 5.0  # for a connection of the pool
+ANSWER_SECONDS = 5.0
+"""How long the server may be silent. For long work, this is added to ``statement_timeout``, after which the server
+itself cancels a statement."""
+MAX_STEP_SECONDS = 1.0  # psycopg polls more often than this; a longer pause means that this process itself was stopped
 DAMAGED = ("XX001", "XX002")  # SQLSTATE data_corrupted, index_corrupted
+_READ_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::double precision"
 _ENCODE = "special characters must be percent-encoded (@ as %40, / as %2F, ? as %3F)"
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed if its server is silent for too long.
+
+    TCP does not notice a frozen server, because the kernel of its machine still acknowledges packets.
+
+    Attributes
+    ----------
+    answer_timeout : float
+        How many seconds the server may be silent.
+    long_timeout : float
+        The same inside :meth:`extend_timeout`.
+    """
+
+    answer_timeout = long_timeout = ANSWER_SECONDS
+
+    @contextlib.contextmanager
+    def extend_timeout(self) -> Iterator[None]:
+        """Let statements in the block take as long as the server allows: they read many rows, or wait for nodes."""
+        answer_timeout, self.answer_timeout = self.answer_timeout, self.long_timeout
+        try:
+            yield
+        finally:
+            self.answer_timeout = answer_timeout
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait for an answer. Raise psycopg.OperationalError if the server is silent for too long."""
+        return super().wait(self._limit(gen), *arguments, **options)
+
+    def _limit(self, steps: PQGen[RV]) -> PQGen[RV]:
+        silence, looked = 0.0, time.monotonic()
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                now = time.monotonic()
+                silence = 0.0 if ready else silence + min(now - looked, MAX_STEP_SECONDS)
+                looked = now
+                if silence > self.answer_timeout:
+                    self.close()
+                    raise psycopg.OperationalError(f"the database has not answered for {self.answer_timeout:g} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            result: RV = end.value
+            return result
 
 
 class Address:
     """The address of a database: ``postgresql://user:password@host:port/database?option=value``.
 
-    All parameters of libpq are honoured, also from its environment variables and files.
+    All parameters of libpq work, including those from its environment variables and files.
 
     Attributes
     ----------
@@ -72,18 +117,18 @@ class Address:
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
-        # A password with these characters would end up in the name of the host or the database, and in messages.
+        # Part of a password with these characters would be parsed as the host or the database, and appear in messages.
         before, at, after = rest.partition("@")
         if at and (set("/?") & set(before) or "@" in after):
             raise StoreError(f"{scheme}://...", "refused", f"the address is not valid: {_ENCODE}")
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-        except (psycopg.Error, UnicodeError):  # its text may hold the password
-            raise StoreError(f"{scheme}://...", "refused", f"the address is not valid; {_ENCODE}") from None
+        except (psycopg.Error, UnicodeError):  # the text of the error may contain the password
+            raise StoreError(f"{scheme}://...", "refused", _describe_mistake(rest)) from None
         if not all(port.isdigit() for port in given.get("port", DEFAULT_PORT).split(",") if port):
             raise StoreError(f"{scheme}://...", "refused", f"the port must be a number; {_ENCODE}")
         self._secrets = [given[name] for name in SECRETS if given.get(name)]
-        # What libpq takes from its environment variables and files, and what it has as defaults.
+        # The parameters that libpq takes from its environment variables, its files and its defaults.
         known = {item.keyword.decode(): (item.val or b"").decode() for item in psycopg.pq.Conninfo.get_defaults()}
         known = {name: value for name, value in known.items() if value} | given
         self._parameters = {**{name: value for name, value in DEFAULTS.items() if name not in known}, **given}
@@ -94,41 +139,70 @@ class Address:
         self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
-        """Open a connection on which every statement is a transaction of its own. ``settings``: of the session."""
+        """Open a connection in autocommit mode. ``settings``: settings of the session."""
+        with self.translate_errors():
+            connection = Connection.connect(self._build(settings), autocommit=True)
+            try:
+                ((limit,),) = connection.execute(_READ_LIMIT).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+            connection.answer_timeout = ANSWER_SECONDS
+            connection.long_timeout = limit + ANSWER_SECONDS if limit else math.inf
+            return connection
+
+    def find_refusal(self, **settings: str | int) -> str | None:
+        """Return the SQLSTATE with which the server refuses connections, None if it accepts them or is down."""
+        with self.translate_errors():
+            return diagnose(self._build(settings))
+
+    def _build(self, settings: dict[str, str | int]) -> str:
+        """Return the connection string of a session."""
         parameters = dict(self._parameters)
         if self._finds_primary and "default_transaction_read_only" not in settings:
-            parameters["target_session_attrs"] = "read-write"  # a standby among several hosts may be behind
+            parameters["target_session_attrs"] = "read-write"  # a standby among the hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
-        options.append(self._options)  # what comes last counts
-        with self.translate_errors():
-            address = make_conninfo("", **{**parameters, "options": " ".join(options)})
-            return psycopg.connect(address, autocommit=True)
+        options.append(self._options)  # the last setting wins
+        return make_conninfo("", **{**parameters, "options": " ".join(options)})
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise :class:`DatabaseError`, without the password, instead of errors of psycopg."""
+        """Convert errors of psycopg to :class:`DatabaseError`, without the password."""
         try:
             yield
         except psycopg.Error as error:
             raise self._translate(error) from None
 
     def _translate(self, error: psycopg.Error) -> DatabaseError:
-        # The details of an error are left out: they hold values of rows.
+        # The details of an error are omitted, because they contain values of rows.
         text = error.diag.message_primary or str(error) or type(error).__name__
+        if error.sqlstate in HINTS:
+            text = f"{text}; {HINTS[error.sqlstate]}"
         kind = DamageError if error.sqlstate in DAMAGED else DatabaseError
         return kind(self.hide_secrets(" ".join(text.split())), error.sqlstate)
 
     def hide_secrets(self, text: str) -> str:
-        """Return ``text`` without the password. libpq does not put it in messages; this makes sure."""
+        """Return ``text`` without secrets. libpq does not put them into messages; this is a second safeguard."""
         for secret in self._secrets:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
 
 
+def _describe_mistake(rest: str) -> str:
+    """Return why an address may be invalid, without anything that may be part of a password."""
+    pairs = [pair.partition("=") for pair in rest.partition("?")[2].split("&")]
+    names = {name for name, _, _ in pairs}
+    known = {item.keyword.decode() for item in psycopg.pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = sorted(name for name, sign, _ in pairs if sign and name.isidentifier() and name not in known)
+    if unknown and "@" not in rest.partition("?")[2] and names.isdisjoint(SECRETS):
+        return f"the address has an unknown option, {unknown[0]}"
+    return f"the address is not valid; {_ENCODE}"
+
+
 def _describe(parameters: dict[str, str]) -> str:
-    """Return an address with user, hosts, ports and database only."""
-    if "service" in parameters and "host" not in parameters:  # a section of a file that libpq reads
+    """Return the address with only the user, the hosts, the ports and the database."""
+    if "service" in parameters and "host" not in parameters:  # a section of a service file of libpq
         return f"postgresql:///?service={quote(parameters['service'])}"
     user = parameters.get("user", "")
     database = quote(parameters.get("dbname", user))
@@ -144,9 +218,9 @@ def _describe(parameters: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def check_replication(connection: Connection) -> Iterator[Connection]:
-    """Yield ``connection``; raise :class:`DatabaseError` if a commit does not wait for the standby to the end.
+    """Yield ``connection``. Raise :class:`DatabaseError` if the wait of a commit for its standby was cancelled.
 
-    PostgreSQL reports success, with a warning, if the wait is cancelled (``pg_cancel_backend``).
+    PostgreSQL reports such a commit as a success, with a warning (after ``pg_cancel_backend``, for example).
     """
     warnings: list[str | None] = []
 
@@ -158,87 +232,5 @@ def check_replication(connection: Connection) -> Iterator[Connection]:
         yield connection
     finally:
         connection.remove_notice_handler(note)
-    if "syncrep.c" in warnings:  # messages are translated, the names of source files are not
-        raise DatabaseError("the wait for the standby was cancelled: it may not have what was committed")
-
-
-def is_usable(connection: Connection) -> bool:
-    """Whether a connection that waits for nothing is open, as far as this machine knows; nothing is sent."""
-    if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        return False
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)  # without a request, a server only says that it ends the session
-
-
-class ConnectionPool:
-    """At most ``size`` connections, for threads that need one for a moment.
-
-    Parameters
-    ----------
-    address
-        The database.
-    size
-        Number of connections.
-    settings
-        Of their sessions.
-    """
-
-    def __init__(self, address: Address, size: int, **settings: str | int) -> None:
-        self.address, self.size, self._settings = address, size, settings
-        self._places = threading.Semaphore(size)
-        self._guard = threading.Lock()
-        self._idle: list[Connection] = []  # the last one used comes last, and is used first
-        self.is_closed = False
-
-    @contextlib.contextmanager
-    def borrow(self) -> Iterator[Connection]:
-        """Yield a connection. Raise :class:`DatabaseError` if none becomes free in time, or the server is unreachable.
-
-        Errors of psycopg are translated. After an error, the connection is used again only if no transaction is open.
-        """
-        if not self._places.acquire(timeout=WAIT_SECONDS):
-            raise DatabaseError(f"all {self.size} connections to the database are in use")
-        try:
-            connection = self._take() or self.address.connect(**self._settings)
-            try:
-                with self.address.translate_errors():
-                    yield connection
-            finally:
-                self._give_back(connection)
-        finally:
-            self._places.release()
-
-    def close(self) -> None:
-        """Close the connections, those in use when they are given back."""
-        self.is_closed = True
-        self._drop_idle()
-
-    def _take(self) -> Connection | None:
-        if self.is_closed:
-            raise DatabaseError("the store is closed")
-        while True:
-            with self._guard:
-                if not self._idle:
-                    return None
-                connection = self._idle.pop()
-            if is_usable(connection):
-                return connection
-            connection.close()
-
-    def _give_back(self, connection: Connection) -> None:
-        if connection.pgconn.status != ConnStatus.OK:
-            self._drop_idle()  # what ended this one may have ended all: a restart, a network that is gone
-        if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self.is_closed:
-            with self._guard:
-                self._idle.append(connection)
-        else:
-            connection.close()
-        if self.is_closed:  # it may have been closed in between
-            self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        with self._guard:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    if "syncrep.c" in warnings:  # the text of the warning is translated; the name of the source file is not
+        raise DatabaseError("the wait for the standby was cancelled: the standby may lack this commit")

@@ -1,4 +1,4 @@
-"""What is read of a store in PostgreSQL: events, snapshots and streams."""
+"""Read events, snapshots and streams from a store in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from windvane.service.store.events import Event
-from windvane.service.store.postgres.connections import Address, Connection, ConnectionPool
+from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.pool import ConnectionPool
 from windvane.service.store.postgres.schema import read_meta
 from windvane.service.store.records import Baseline, DamageError, Snapshot, SnapshotError, StreamRow, is_sealed
 
 CHUNK, CHUNK_BYTES = 1000, 1 << 20
-"""Events that are read at once, and the bytes of their requests and outcomes after which no more are."""
+"""The limits of one read: the number of events, and the bytes of their requests and outcomes."""
 READ_IDLE_MS = 600_000
-"""Milliseconds that a long transaction may wait for its process, which may be replaying events. Running servers never
-wait for its locks: a read transaction has none, and the other one is for a store without servers."""
+"""How many milliseconds a long transaction may be idle while its process works, for example replays events. Running
+servers never wait for its locks: a read transaction holds none, and the other kind runs only while no server does."""
 NUL = "\0"
-"""No text in PostgreSQL has it, and a statement with it fails: what has it in a request is not stored."""
+"""PostgreSQL rejects text with this character. A key or an id that contains it is therefore not in the store."""
 
 _EVENT = "stream, number, time, kind, decision, key, outcome, request, salt, request_digest, chain"
 _SIZE = "octet_length(outcome) + coalesce(octet_length(request), 0)"
@@ -44,7 +45,7 @@ BASELINE = """SELECT stream, number, chain, agent, extra, removed, removed_chain
 
 
 class Lookups:
-    """Reads a store through a pool of connections; in a read transaction, through that of the thread."""
+    """Reads a store through a pool of connections or, in a read transaction, through the connection of the thread."""
 
     def __init__(self, address: Address, connections: int, **settings: str | int) -> None:
         self.address = address
@@ -54,7 +55,7 @@ class Lookups:
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
-        if getattr(self._local, "connection", None) is not None:  # as part of that one
+        if getattr(self._local, "connection", None) is not None:  # inside another read transaction
             yield
             return
         with self.pool.borrow() as connection:
@@ -68,7 +69,7 @@ class Lookups:
 
     @contextlib.contextmanager
     def _use(self, connection: Connection, *, to_write: bool = False) -> Iterator[None]:
-        """Let this thread read through ``connection``, on which a transaction is open, and change things if asked."""
+        """Let this thread use ``connection``, which has an open transaction, for reads and, if asked, for writes."""
         connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {READ_IDLE_MS}".encode())
         self._local.connection, self._local.is_writer = connection, to_write
         try:
@@ -116,7 +117,9 @@ class Lookups:
         """Return the events of the requests with these Idempotency-Keys, and those of these decisions, by stream and in
         order. A key or a decision comes with its stream."""
         columns = [[pair[i] for pair in pairs if NUL not in pair[1]] for pairs in (keys, decisions) for i in (0, 1)]
-        found = {row[:2]: Event._make(row) for row in self.query(BY_KEYS_AND_DECISIONS, *columns)}
+        with self.reading() as connection:
+            rows = connection.execute(BY_KEYS_AND_DECISIONS.encode(), columns, binary=True).fetchall()
+        found = {row[:2]: Event._make(row) for row in rows}
         return [found[place] for place in sorted(found)]
 
     def read_chain(self, stream: int, number: int) -> bytes | None:
@@ -130,9 +133,10 @@ class Lookups:
         return int(self.query(LAST_NUMBER, stream, stream)[0][0])
 
     def find_repeated_keys(self, stream: int) -> list[str]:
-        """Return the keys that several events have: none, unless the unique index is missing."""
+        """Return the keys that occur in several events. There are none unless the unique index is missing."""
         query = "SELECT key FROM events WHERE stream = %s AND key IS NOT NULL GROUP BY key HAVING count(*) > 1"
-        return [key for (key,) in self.query(query, stream)]
+        with self.reading() as connection, connection.extend_timeout():
+            return [key for (key,) in connection.execute(query, (stream,))]
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 

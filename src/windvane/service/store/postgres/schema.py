@@ -1,4 +1,4 @@
-"""The tables of a store in PostgreSQL: create, recognise and check them, and grant what the service needs."""
+"""The tables of a store in PostgreSQL: create, recognise and check them, and grant privileges to the service."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from windvane.service.cluster.membership import check_migration
 from windvane.service.store import migrations
 from windvane.service.store.postgres.connections import Address, Connection
+from windvane.service.store.postgres.eviction import check_migration
+from windvane.service.store.postgres.refusals import (
+    HINTS,
+    WRONG_SETTINGS,
+    explain_refusal,
+    find_missing_rights,
+)
 from windvane.service.store.records import DatabaseError, StoreError, is_sealed, seal_row
 
 OLDEST_SERVER = 120_000  # PostgreSQL 12: common table expressions that are MATERIALIZED
 SHARDS = 64
-LOST = ("08", "53", "57P")  # how the SQLSTATE of a lost connection or of a server without resources begins
+LOST = ("08", "53", "57P")  # the classes of SQLSTATE for a lost connection or a server without resources
 LOCK = int.from_bytes(hashlib.sha256(b"windvane").digest()[:8], signed=True)
-"""The advisory lock that is held to create or migrate a store, and to add a stream if their number is limited."""
+"""The advisory lock that is held while a store is created or migrated, and while a stream is added."""
 
 TABLES: dict[str, tuple[str, ...]] = {
     "meta": ("name text PRIMARY KEY", "value text NOT NULL", "digest bytea NOT NULL"),
@@ -57,7 +63,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 
 
 class Index(NamedTuple):
-    """An index of a table. ``condition``: of the rows that it has, as PostgreSQL writes it."""
+    """An index of a table. ``condition``: which rows it contains, as PostgreSQL prints it."""
 
     table: str
     is_unique: bool
@@ -71,7 +77,7 @@ INDEXES = {
 }
 SEQUENCES = ("stream_ids", "epochs")
 REQUIRED_META = ("format", "id", "guarded", "shards", "secret")
-SHOWN = 5  # tables of another application that a message names
+MAX_NAMES = 5  # how many tables of another application a message names
 
 HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r', 'p') AND NOT EXISTS (
@@ -82,7 +88,7 @@ _TABLES_QUERY = f"""SELECT relname FROM pg_class WHERE {HERE} AND relkind IN ('r
 
 
 def create_schema(url: str, service_role: str | None = None) -> str:
-    """Create the tables of a store as their owner, unless they exist, and grant a role what the service needs.
+    """Create the tables of a store, unless they exist, as their owner, and grant a role the privileges of the service.
 
     Returns the address without the password.
     """
@@ -94,16 +100,21 @@ def create_schema(url: str, service_role: str | None = None) -> str:
                 with address.translate_errors():
                     grant_service_role(connection, service_role)
             except DatabaseError as error:
-                problem = f"the role {service_role!r} cannot be granted what the service needs ({error})"
+                problem = f"the role {service_role!r} cannot be granted the privileges of the service ({error})"
                 raise StoreError(address.name, "refused", problem) from None
     return address.name
 
 
 def connect_first(address: Address, **settings: str | int) -> Connection:
-    """Connect for the first time; raise :class:`StoreError` if the server is unreachable or cannot hold a store."""
+    """Connect for the first time. Raise :class:`StoreError` if the server cannot hold a store or does not admit this
+    role ("refused"), or if it cannot be reached ("unreachable")."""
     try:
         connection = address.connect(**settings)
     except DatabaseError as error:
+        code = address.find_refusal(**settings)
+        if (hint := explain_refusal(code)) is not None:
+            what = "cannot be used" if code == WRONG_SETTINGS else "refuses the connection"
+            raise StoreError(address.name, "refused", f"{what} ({error}); {hint}") from None
         raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
     problem = None
     if connection.info.server_version < OLDEST_SERVER:
@@ -117,12 +128,12 @@ def connect_first(address: Address, **settings: str | int) -> Connection:
 
 
 def open_tables(address: Address, connection: Connection, *, create: bool = True, migrate: bool = True) -> int:
-    """Find the tables of a store of the current format; ``create`` them, or ``migrate`` those of an older format.
+    """Find the tables of a store. If allowed, ``create`` missing ones, or ``migrate`` those of an older format.
 
-    Returns the number of shards. Raises :class:`StoreError` otherwise. Several processes may do this at once: one of
-    them makes the changes.
+    Returns the number of shards. Raises :class:`StoreError` if there is no store of the current format in the end.
+    Several processes may do this at once: one of them makes the changes.
     """
-    with name_problems(address):
+    with raise_store_errors(address), connection.extend_timeout():
         found = _read_format(address, connection)
         if found is None and not create:
             raise StoreError(address.name, "no_store", "the store does not exist")
@@ -146,8 +157,15 @@ def open_tables(address: Address, connection: Connection, *, create: bool = True
     return int(shards)
 
 
+def check_rights(address: Address, connection: Connection) -> None:
+    """Raise :class:`StoreError` if this role cannot write to the tables. Otherwise a server would notice only later."""
+    problem = find_missing_rights(connection, [*TABLES])
+    if problem is not None:
+        raise StoreError(address.name, "refused", problem)
+
+
 def has_standby(connection: Connection) -> bool:
-    """Return whether a commit waits until a standby has it: then the loss of one machine loses nothing."""
+    """Return whether a commit waits until a standby has it, so that losing one machine loses no data."""
     ((names, level),) = connection.execute(
         "SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
     ).fetchall()
@@ -155,47 +173,41 @@ def has_standby(connection: Connection) -> bool:
 
 
 def read_timeline(connection: Connection) -> str | None:
-    """Return the timeline of the database's log, which changes when a standby is promoted or the database is recovered
-    to an earlier time. None: it is a standby, or does not tell."""
+    """Return the timeline of the write-ahead log, which changes when a standby is promoted or the database is recovered
+    to an earlier time. None: the server is a standby, or does not say."""
     query = "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
     try:
         row = connection.execute(query).fetchone()
-    except psycopg.errors.DatabaseError:  # a server that only speaks like PostgreSQL, or has revoked it
+    except psycopg.errors.DatabaseError:  # the function is missing (not quite PostgreSQL) or its use was revoked
         return None
     return None if row is None else row[0]
 
 
 def hold_lock(connection: Connection) -> None:
-    """Wait for :data:`LOCK`, and hold it until the end of the transaction."""
+    """Acquire :data:`LOCK` until the end of the transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
 
 
 @contextlib.contextmanager
-def name_problems(address: Address) -> Iterator[None]:
-    """Turn errors of the database into :class:`StoreError`."""
+def raise_store_errors(address: Address) -> Iterator[None]:
+    """Convert errors of the database to :class:`StoreError`."""
     try:
         with address.translate_errors():
             yield
     except DatabaseError as error:
-        if error.sqlstate == psycopg.errors.InsufficientPrivilege.sqlstate:
-            problem = f"{error}; let the owner create the store, and grant this role what the service needs"
-            raise StoreError(address.name, "refused", problem) from None
-        if error.sqlstate == psycopg.errors.ReadOnlySqlTransaction.sqlstate:
-            problem = (
-                f"{error}; it may be a standby: name the primary, or all hosts and target_session_attrs=read-write"
-            )
-            raise StoreError(address.name, "refused", problem) from None
+        if error.sqlstate in HINTS:
+            raise StoreError(address.name, "refused", str(error)) from None
         if error.sqlstate is None or error.sqlstate.startswith(LOST):
             raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
         raise StoreError(address.name, "unreadable", f"cannot be used as a store ({error})") from None
 
 
 def _read_format(address: Address, connection: Connection) -> int | None:
-    """Return the format of the store, None if there are no tables; raise :class:`StoreError` if they are not those of
-    a store, or those of a newer format."""
+    """Return the format of the store, None if the schema has no tables. Raise :class:`StoreError` if the tables are not
+    those of a store, or have a newer format."""
     ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
     if schema is None:
-        raise StoreError(address.name, "refused", "no schema of the search_path exists that this role may use")
+        raise StoreError(address.name, "refused", "this role may use no schema of its search_path")
     tables = {name for (name,) in connection.execute(_TABLES_QUERY)}
     if not tables:
         return None
@@ -204,7 +216,7 @@ def _read_format(address: Address, connection: Connection) -> int | None:
         with contextlib.suppress(psycopg.errors.UndefinedColumn):
             rows = connection.execute("SELECT name, value, digest FROM meta WHERE name = 'format'").fetchall()
     if not rows and not TABLES.keys() - {"meta"} <= tables:
-        names = ", ".join(sorted(tables)[:SHOWN]) + (", ..." if len(tables) > SHOWN else "")
+        names = ", ".join(sorted(tables)[:MAX_NAMES]) + (", ..." if len(tables) > MAX_NAMES else "")
         problem = (
             f"the schema {schema} has tables of another application ({names}); use another database, or another schema"
             " (?options=-csearch_path%3DNAME)"
@@ -230,7 +242,7 @@ def _list_statements() -> Iterator[bytes]:
     """Yield the statements that create all tables, indexes and sequences."""
     for table, columns in TABLES.items():
         yield f"CREATE TABLE {table} ({', '.join(columns)})".encode()
-    for table in ("snapshots", "baselines"):  # not compressed: they are numbers, and written often
+    for table in ("snapshots", "baselines"):  # not compressed: the column holds numbers and is written often
         yield f"ALTER TABLE {table} ALTER COLUMN agent SET STORAGE EXTERNAL".encode()
     for name, index in INDEXES.items():
         kind = "UNIQUE INDEX" if index.is_unique else "INDEX"
@@ -240,7 +252,7 @@ def _list_statements() -> Iterator[bytes]:
 
 
 def grant_service_role(connection: Connection, role: str) -> None:
-    """Allow a role what the service needs: to read and write rows, but not to change, empty or drop tables."""
+    """Grant a role the privileges of the service: to read and write rows, but not to alter, truncate or drop tables."""
     ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
     names = {"role": sql.Identifier(role), "schema": sql.Identifier(schema)}
     tables, (ids, epochs) = sql.SQL(", ").join(map(sql.Identifier, TABLES)), map(sql.Identifier, SEQUENCES)
@@ -258,7 +270,7 @@ def grant_service_role(connection: Connection, role: str) -> None:
 
 
 def read_meta(connection: Connection) -> dict[str, str]:
-    """Return the settings by name whose checksums match."""
+    """Return the settings whose checksums match, by name."""
     rows = connection.execute("SELECT name, value, digest FROM meta", binary=True)
     return {row[0]: row[1] for row in rows if is_sealed("meta", row)}
 

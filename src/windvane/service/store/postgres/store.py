@@ -1,7 +1,7 @@
 """The store in a PostgreSQL database: streams, their events, their last snapshots, and access tokens.
 
 Several servers may use it at once. A transaction is durable when its commit returns (``synchronous_commit=on``). If the
-connection is lost during a commit, its outcome is unknown: the caller must read the database before it goes on.
+connection is lost during a commit, its outcome is unknown: the caller must read the database before it writes again.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ import psycopg
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
-from windvane.service.store.postgres.connections import Address, Connection, check_replication, is_usable
+from windvane.service.store.postgres.connections import Address, Connection, check_replication
+from windvane.service.store.postgres.eviction import evict_nodes
 from windvane.service.store.postgres.lookups import Lookups
+from windvane.service.store.postgres.pool import is_usable
+from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
+    check_rights,
     connect_first,
     has_standby,
     hold_lock,
-    name_problems,
     open_tables,
+    raise_store_errors,
     read_timeline,
     write_meta,
 )
 from windvane.service.store.postgres.tokens import PostgresTokens
 from windvane.service.store.postgres.writing import (
-    ERASE_MS,
-    expel_nodes,
     fence_shard,
     insert_events,
     insert_states,
@@ -53,7 +55,7 @@ from windvane.service.store.records import (
 )
 
 CONNECTIONS = 8
-"""For reading and for small changes. Threads of the service need one each for a moment; most have one at most."""
+"""Connections for reads and small changes. Most threads of the service borrow one at a time, and only for a moment."""
 
 log = logging.getLogger("windvane.service")
 
@@ -61,7 +63,7 @@ _COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM str
 _IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
     OR EXISTS (SELECT FROM events WHERE stream = %(id)s)"""
 _NEXT_ID = "SELECT nextval('stream_ids')"
-_PASS_ID = """SELECT %(id)s::bigint FROM (
+_RESERVE_ID = """SELECT %(id)s::bigint FROM (
     SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
 
 
@@ -74,17 +76,17 @@ class PostgresStore(Lookups):
         ``postgresql://user:password@host:port/database?option=value``; see
         :class:`windvane.service.store.postgres.connections.Address`.
     shared
-        Open beside running servers, to read or to change tokens: nothing is migrated, and damage is not refused.
+        Open the store beside running servers, to read it or to change tokens. It is not migrated or checked for damage.
     create
-        Create the tables if there are none.
+        Create the tables if they do not exist.
     read_only
         Write nothing.
     lazy
-        Do not fail if the database cannot be reached now: :meth:`open` tries again.
+        Do not fail if the database cannot be reached now; call :meth:`open` to try again.
     needs_standby
-        Refuse a database that does not commit to a standby as well.
+        Refuse a database whose commits do not wait for a standby.
     connections
-        Most connections for reading and for small changes. One more is for events.
+        The largest number of connections for reads and small changes. One more is used to write events.
 
     Attributes
     ----------
@@ -115,7 +117,7 @@ class PostgresStore(Lookups):
         self.tokens = PostgresTokens(self.query, self._transaction)
         self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
         self._writer: Connection | None = None
-        self._timeline: str | None = None  # of the database's log, when streams were read last
+        self._timeline: str | None = None  # of the write-ahead log, when the streams were read last
         try:
             self.open()
         except BaseException as error:
@@ -130,12 +132,14 @@ class PostgresStore(Lookups):
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
             self._timeline = read_timeline(connection)
+            if not self._is_shared:
+                check_rights(self.address, connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
             if self._needs_standby and not has_standby(connection):
                 problem = "commits to no standby; set synchronous_standby_names in PostgreSQL, or start without --ha"
                 raise StoreError(self.name, "no_standby", problem)
         if not self._is_shared:
-            with name_problems(self.address):
+            with raise_store_errors(self.address):
                 self.repair(pages=False)
         self._is_open = True
 
@@ -143,7 +147,7 @@ class PostgresStore(Lookups):
 
     @property
     def cluster(self) -> PostgresStore:
-        """What nodes that share the store need: the store itself."""
+        """The interface for nodes that share the store: the store itself."""
         return self
 
     def close(self) -> None:
@@ -155,22 +159,29 @@ class PostgresStore(Lookups):
     # --- its state -------------------------------------------------------------------------------------------------
 
     def check_in_place(self) -> None:
-        """Do nothing: a database has no place where it could be missed."""
+        """Do nothing: unlike a file, a database cannot be moved away."""
 
     def check_writable(self) -> None:
-        """Write without changing anything, to raise the errors that a commit would raise."""
-        with self.pool.borrow() as connection:
+        """Write without changing anything, over a new connection for events, to raise the errors that a commit would
+        raise. Streams must be read again afterwards: see :meth:`_check_timeline`."""
+        with self._writing:
+            self._drop_writer()
+            self._timeline = None
+        with self._write() as connection:
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return what is missing or was changed of the tables, indexes and settings; with ``pages``, also the streams
-        that no node finds, because they are in a wrong shard. PostgreSQL looks after pages."""
+        """Return which tables, indexes and settings are missing or were changed.
+
+        With ``pages``, also return the streams in a wrong shard, which no node would find. Pages are checked by
+        PostgreSQL itself.
+        """
         with self.reading() as connection:
             problems = find_damage(connection)
             if pages and not problems:
                 rows = connection.execute("SELECT name, shard FROM streams ORDER BY id").fetchall()
                 problems += [
-                    f"the stream {name!r} is in shard {shard}, and belongs in shard {shard_of(name, self.shards)}"
+                    f"the stream {name!r} is in shard {shard}, but belongs in shard {shard_of(name, self.shards)}"
                     for name, shard in rows
                     if shard != shard_of(name, self.shards)
                 ]
@@ -178,13 +189,13 @@ class PostgresStore(Lookups):
         return problems
 
     def repair(self, *, pages: bool = True) -> list[str]:
-        """Raise :class:`StoreError` if the structure is damaged: the owner of the tables has to repair it.
+        """Raise :class:`StoreError` if the structure is damaged: only the owner of the tables can repair it.
 
-        If only the setting is damaged that says whether requests need a token, they do from now on.
+        If the only damage is in the setting that says whether requests need a token, set it so that they do.
         """
         problems = self.find_damage(pages=pages)
         if problems and "guarded" not in self.read_meta():
-            log.error("%s: is damaged (%s); every request needs a token", self.name, problems[0])
+            log.error("%s: is damaged (%s); every request now needs a token", self.name, problems[0])
             with self._transaction() as connection:
                 write_meta(connection, "guarded", "yes")
             if not (remaining := self.find_damage(pages=pages)):
@@ -207,7 +218,7 @@ class PostgresStore(Lookups):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Change streams, settings or tokens: all of the changes, or none; inside :meth:`hold`, as a part of it."""
+        """Open a transaction to change streams, settings or tokens; inside :meth:`hold`, a nested one."""
         if self._held is not None:
             with self._held.transaction():
                 yield self._held
@@ -217,18 +228,23 @@ class PostgresStore(Lookups):
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep nodes out of the cluster. What this thread changes meanwhile is committed at the end, or not at all.
+        """Keep nodes out of the cluster. All changes of this thread in the block are committed at its end, or none.
 
         Raises :class:`StoreError` with code "in_use" if a node is running, or another process holds the store.
         """
         if self._held is not None:
             yield
             return
-        with self.pool.borrow() as connection, check_replication(connection), connection.transaction():
+        with (
+            self.pool.borrow() as connection,
+            connection.extend_timeout(),
+            check_replication(connection),
+            connection.transaction(),
+        ):
             try:
-                names = expel_nodes(connection)
+                names = evict_nodes(connection)
             except psycopg.errors.LockNotAvailable:
-                problem = "another command is changing it, or it is also the other store of this command"
+                problem = "another command is changing it, or it is both the source and the target of this command"
                 raise StoreError(self.name, "in_use", problem) from None
             if names:
                 problem = f"is served by the nodes {', '.join(names)}; stop them first"
@@ -245,27 +261,44 @@ class PostgresStore(Lookups):
         erasures: Sequence[Erasure] = (),
         epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
-        """Store events, snapshots by stream, and erasures: durable when this returns, or none of them.
+        """Store events, snapshots by stream, and erasures, all or none. They are durable when this returns.
 
         ``epochs``: by stream, the epoch of its shard in which the events were made. Raises :class:`FencedError` if one
-        is over: then nothing was written. After any other error, it may have been.
+        of them has ended; nothing was written then. After any other error, everything or nothing may have been written.
         """
+        with self._write() as connection:
+            write_batch(connection, events, snapshots, [*erasures], epochs)
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Yield the connection for writing events to one thread at a time. Close it after an error."""
         with self._writing:
             try:
-                with self.address.translate_errors(), check_replication(self._connect_writer()) as connection:
-                    write_batch(connection, events, snapshots, [*erasures], epochs)
+                with self.address.translate_errors():
+                    connection = self._connect_writer()
+                    with check_replication(connection):
+                        yield connection
             except FencedError:
                 raise
             except BaseException:
+                if self._writer is not None and self._writer.closed:
+                    self.pool.drop_idle()  # the cause may affect all connections
                 self._drop_writer()
                 raise
 
     def purge(self) -> bool:
-        """Return True: nothing is left in the tables. PostgreSQL recycles its files and its log itself."""
+        """Finish interrupted removals of streams. Return True, because nothing is left afterwards.
+
+        PostgreSQL recycles its files and its write-ahead log itself.
+        """
+        with self.reading() as connection:
+            streams = list_removed(connection)
+        for stream in streams:
+            self._delete_events(stream)
         return True
 
     def _connect_writer(self) -> Connection:
-        """Return the connection for events: a new one if the server has ended the last one."""
+        """Return the connection for writing events. Reconnect if the server has closed it."""
         if self.pool.is_closed:
             raise DatabaseError("the store is closed")
         if self._writer is None or not is_usable(self._writer):
@@ -275,13 +308,13 @@ class PostgresStore(Lookups):
         return self._writer
 
     def _check_timeline(self, connection: Connection) -> None:
-        """Raise once after a standby was promoted, or the database was recovered to an earlier time.
+        """Raise once after a standby was promoted or the database was recovered to an earlier time.
 
-        Commits may be missing, and events that follow them must not be written: the streams have to be read again.
+        Commits may be missing then. Events that follow them must not be written, so the streams have to be read again.
         """
         known, self._timeline = self._timeline, read_timeline(connection)
         if known is not None and self._timeline not in (None, known):
-            raise DatabaseError("the database was promoted or recovered, and may have lost commits")
+            raise DatabaseError("a standby was promoted or the database was recovered: it may have lost commits")
 
     def _drop_writer(self) -> None:
         if self._writer is not None:
@@ -289,7 +322,7 @@ class PostgresStore(Lookups):
             self._writer = None
 
     def read_acknowledged(self) -> None:
-        """Return None: the database keeps what was committed, and there are no marks."""
+        """Return None: there are no marks, because the database does not lose commits."""
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
         """Do nothing: there are no marks."""
@@ -306,13 +339,13 @@ class PostgresStore(Lookups):
         epoch: int | None = None,
         id: int | None = None,
     ) -> StreamRow | None:
-        """Return the new stream, None if the name is taken. Ids are never used again.
+        """Add a stream and return it, or None if the name is taken. Ids are never used again.
 
-        ``id``: the one that it must have. Raises :class:`TooManyStreamsError` if the store has ``most`` streams, and
-        :class:`FencedError` if ``epoch`` of the stream's shard is over.
+        ``id``: the id to use. Raises :class:`TooManyStreamsError` if the store already has ``most`` streams, and
+        :class:`FencedError` if ``epoch`` of the stream's shard has ended.
         """
         with self._transaction() as connection:
-            hold_lock(connection)  # or another node adds one after they are counted, or takes the id
+            hold_lock(connection)  # so that no other node adds a stream after the count, or takes the id
             fence_shard(connection, shard_of(name, self.shards), epoch)
             ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
             if is_taken:
@@ -324,8 +357,8 @@ class PostgresStore(Lookups):
     def _insert_stream(
         self, connection: Connection, id_: int | None, name: str, created: float, config: str
     ) -> StreamRow:
-        """Add a stream with this id, or a new one. The caller holds the lock of ids."""
-        query = _NEXT_ID if id_ is None else _PASS_ID
+        """Add a stream with the given or a new id. The caller must hold :data:`LOCK`."""
+        query = _NEXT_ID if id_ is None else _RESERVE_ID
         ((number,),) = connection.execute(query, {"id": id_}).fetchall()
         row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
         values = (number, shard_of(name, self.shards), *row[1:])
@@ -334,24 +367,38 @@ class PostgresStore(Lookups):
 
     @contextlib.contextmanager
     def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
-        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+        """Add a stream of another store with all of its data. It is durable after the block, or absent if that raises.
 
-        This thread can read the stream before the end. No node may run; see :meth:`hold`. Raises :class:`StoreError`
-        with code "exists" if the name is taken.
+        Inside the block, this thread can already read the stream. No node may be running; see :meth:`hold`. Raises
+        :class:`StoreError` with code "exists" if the name is taken.
         """
         with self.hold(), self._transaction() as connection:
             hold_lock(connection)
             if self.find_stream(row.name) is not None:
-                raise StoreError(self.name, "exists", f"has a stream named {row.name!r} already")
+                raise StoreError(self.name, "exists", f"already has a stream named {row.name!r}")
             ((is_taken,),) = connection.execute(_IS_TAKEN, {"id": row.id}).fetchall()
             copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
             yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, which :meth:`purge` deletes. The removal is durable when this returns.
+
+        Raises :class:`FencedError` if ``epoch`` of the stream's shard has ended.
+        """
         with self._transaction() as connection:
             fence_shard(connection, shard_of(row.name, self.shards), epoch, [row.id])
-            connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
-            for table in ("events", "snapshots", "baselines"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = %s".encode(), (row.id,))
-            connection.execute("DELETE FROM streams WHERE id = %s", (row.id,))
+            mark_removed(connection, row.id)
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
+        self.begin_removal(row)
+        self._delete_events(row.id)
+
+    def _delete_events(self, stream: int) -> None:
+        """Delete the events of a removed stream in slices, each in its own transaction."""
+        last: int | None = 0
+        while last is not None:
+            with self._transaction() as connection, connection.extend_timeout():
+                last = delete_slice(connection, stream, last)
+        with self._transaction() as connection:
+            delete_mark(connection, stream)

@@ -1,11 +1,12 @@
 """Write events, snapshots and erasures, fenced by the epochs of their shards.
 
-Events and snapshots are written by one statement, which is one round trip and its own transaction: the process cannot
-be stopped in the middle of it and keep the lock on its shards. The lock (FOR SHARE) makes the statement wait for a node
-that is taking a shard over, and that node for the statement; after waiting, PostgreSQL compares the epoch again.
+Events and snapshots are written by one statement, which is one round trip and one transaction. A process that is
+stopped in the middle of it therefore cannot keep the locks on its shards. Because of these locks (FOR SHARE), the
+statement waits for a node that is taking a shard over, and that node waits for the statement. After waiting, PostgreSQL
+checks the epoch again.
 
-An event is written only if the one before it is there. The database may have lost it by the promotion of a standby
-that was behind, and a log with a gap could never be replayed.
+An event is written only if the event before it exists. The promotion of a standby that was behind may have lost that
+event, and a log with a gap could never be replayed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ from typing import Any
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import Baseline, DatabaseError, Erasure, FencedError, Snapshot, seal_row
-
-ERASE_MS = 600_000
-"""Milliseconds that an erasure may take. Measured: 200,000 events are deleted in 0.5 to 1.2 s."""
 
 _FENCE = """fence AS MATERIALIZED (
     SELECT streams.id FROM unnest(%b::bigint[], %b::bigint[]) AS claim (stream, epoch)
@@ -62,11 +60,11 @@ def write_batch(
     erasures: Sequence[Erasure],
     epochs: Mapping[int, int],
 ) -> None:
-    """Write everything or nothing: durable when this returns. Raises :class:`FencedError` if an epoch is over.
+    """Write everything or nothing; it is durable when this returns. Raises :class:`FencedError` if an epoch has ended.
 
-    Without ``epochs`` nothing is fenced; with them, a stream that has none counts as one of another node.
+    Without ``epochs`` nothing is fenced. With them, a stream without an epoch counts as owned by another node.
     """
-    latest = dict(snapshots)  # by stream: one statement cannot write a row twice
+    latest = dict(snapshots)  # one snapshot per stream: a statement cannot write a row twice
     if epochs:
         streams = {event.stream for event in events} | latest.keys() | {erasure.stream for erasure in erasures}
         if unknown := streams - epochs.keys():
@@ -76,7 +74,6 @@ def write_batch(
         _write(connection, events, latest, epochs)
         return
     with connection.transaction():
-        connection.execute(f"SET LOCAL statement_timeout = {ERASE_MS}".encode())
         _write(connection, events, latest, epochs)
         for erasure in erasures:
             _erase(connection, erasure)
@@ -99,7 +96,7 @@ def _write(
     for (passed,) in connection.execute(query, values, prepare=True, binary=True):
         if fenced := epochs.keys() - set(passed):
             raise FencedError(fenced)
-        raise DatabaseError("stored events are missing: a backup was restored, or a standby promoted that was behind")
+        raise DatabaseError("stored events are missing: a backup was restored, or a standby without them was promoted")
 
 
 def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:
@@ -107,7 +104,7 @@ def _transpose(rows: Sequence[Sequence[Any]], columns: int) -> list[list[Any]]:
 
 
 def _erase(connection: Connection, erasure: Erasure) -> None:
-    """Set the baseline of a stream, and delete what it replaces."""
+    """Set the baseline of a stream, and delete the events, requests and snapshot that it replaces."""
     erasure.check()
     stream, baseline, requests = erasure
     connection.execute(_BASELINE, baseline.to_row(stream))
@@ -120,7 +117,7 @@ def _erase(connection: Connection, erasure: Erasure) -> None:
 
 
 def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: Iterable[int] = ()) -> None:
-    """Hold a shard until the end of the transaction; raise :class:`FencedError` if its epoch is over.
+    """Lock a shard until the end of the transaction. Raise :class:`FencedError` if ``epoch`` has ended.
 
     An epoch of None fences nothing.
     """
@@ -130,30 +127,16 @@ def fence_shard(connection: Connection, shard: int, epoch: int | None, streams: 
             raise FencedError(frozenset(streams))
 
 
-# --- in a store without servers --------------------------------------------------------------------------------------
-
-
-def expel_nodes(connection: Connection) -> list[str]:
-    """Remove the nodes whose lease has run out, and return the names of the others.
-
-    Until the transaction ends, no node can join or renew a lease that has run out, and the nodes that were removed
-    cannot write: their shards get new epochs.
-    """
-    connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # a node that joins takes a share of it
-    connection.execute("DELETE FROM nodes WHERE lease_until < clock_timestamp()")
-    orphans = "node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes WHERE instance = shards.node)"
-    connection.execute(f"SELECT FROM shards WHERE {orphans} ORDER BY shard FOR UPDATE".encode())
-    connection.execute(f"UPDATE shards SET node = NULL, epoch = nextval('epochs') WHERE {orphans}".encode())
-    return [name for (name,) in connection.execute("SELECT name FROM nodes ORDER BY name")]
+# --- while no server uses the store -----------------------------------------------------------------------------------
 
 
 def insert_events(connection: Connection, events: Sequence[Event]) -> None:
-    """Add events of a stream that no node serves."""
+    """Add events to a stream that no node serves."""
     _write(connection, events, {}, {})
 
 
 def insert_states(connection: Connection, stream: int, snapshot: Snapshot | None, baseline: Baseline | None) -> None:
-    """Add the snapshot and the baseline of a stream that no node serves."""
+    """Add the snapshot and the baseline to a stream that no node serves."""
     if snapshot is not None:
         _write(connection, [], {stream: snapshot}, {})
     if baseline is not None:

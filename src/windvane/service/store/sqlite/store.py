@@ -119,17 +119,23 @@ class SqliteStore(StoreFile):
         """Empty the write-ahead log, which has copies of what was erased; return whether that was possible."""
         with self._writing:
             self.check_in_place()
-            self._has_erased = not empty_log(self.path)
-            return not self._has_erased
+            is_empty = empty_log(self.path)
+            self._has_erased = not is_empty
+        self._report_copies()
+        return is_empty
+
+    def _report_copies(self) -> None:
+        """Warn of old files of the store, in which nothing is erased."""
+        with contextlib.suppress(OSError):
+            copies = list_copies(self.path)
+            if copies and copies != self._reported_copies:
+                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
+            self._reported_copies = copies
 
     def _try_to_purge(self, purge: Callable[[], bool]) -> None:
         """Purge after a commit, which an error must not make appear to have failed."""
         try:
             purge()
-            copies = list_copies(self.path)
-            if copies and copies != self._reported_copies:
-                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
-            self._reported_copies = copies
         except (OSError, *STORE_ERRORS) as error:
             log.warning("%s: erased data cannot be purged now (%s); it is tried again", self.path, error)
 
@@ -265,7 +271,7 @@ class SqliteStore(StoreFile):
 
     @contextlib.contextmanager
     def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
-        """Add a stream of another store, with everything of it: durable at the end, or nothing if the block raises.
+        """Add a stream of another store with all of its data. It is durable after the block, or absent if that raises.
 
         This thread can read the stream before the end. Raises :class:`StoreError` with code "exists" if the name is
         taken."""
@@ -283,14 +289,21 @@ class SqliteStore(StoreFile):
         """Return an id that no stream has or had."""
         return max(find_last_id(connection), 0 if self._marks is None else self._marks.highest) + 1
 
-    def remove_stream(self, row: StreamRow, *, epoch: int | None = None) -> None:
-        """Remove a stream with everything of it. Its events are deleted in slices, so that others can write."""
+    def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
+        """Remove a stream but not its events, which :meth:`purge` deletes in slices, so that others can write.
+
+        The removal is durable when this returns.
+        """
         # Before the stream: a mark without a stream would count as a loss.
         if marks := self._marks:
             marks.remove(row.id)
         with self._writing, self.transaction() as connection:
             begin_removal(connection, row.id)
             self._has_erased = self._is_removing = True
+
+    def remove_stream(self, row: StreamRow) -> None:
+        """Remove a stream with everything of it."""
+        self.begin_removal(row)
         self._try_to_purge(self.purge)
 
     def read_streams(self) -> list[StreamRow]:

@@ -14,6 +14,7 @@ from support.server import until
 from windvane.service.cluster import membership
 from windvane.service.cluster.clocks import read_clock
 from windvane.service.store.postgres.connections import Address
+from windvane.service.store.postgres.eviction import CHANNEL, sweep
 from windvane.service.store.records import DatabaseError
 
 SLOW = {"lease": 5.0, "tick": 0.1}
@@ -187,7 +188,7 @@ def test_the_map_is_edited_by_hand(peers: Peers, edit: str) -> None:
     with closing(Address(peers.url).connect()) as connection:
         instances = {"a": first.keeper.node.instance, "b": second.keeper.node.instance}
         connection.execute(EDITS[edit].encode(), instances)
-        connection.execute("SELECT pg_notify(%s, '')", (membership.CHANNEL,))
+        connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
         until(lambda: peers.is_sound(connection))
     peers.wait_for_balance()
     assert all(peer.keeper.problem is None for peer in peers.all)
@@ -200,7 +201,7 @@ def test_a_node_that_exists_only_in_the_table_is_removed(peers: Peers) -> None:
         sql = """INSERT INTO nodes VALUES ('ghost', 'ghost', '', '', 4, clock_timestamp(),
             clock_timestamp() + interval '1 s')"""
         connection.execute(sql)
-        membership.sweep(connection, COUNT)
+        sweep(connection, COUNT)
     until(lambda: len(peer.keeper.map.nodes) == 1 and peer.count_owned() == COUNT)
 
 
@@ -210,9 +211,9 @@ def test_a_shard_is_dropped_as_soon_as_the_map_says_so(peers: Peers) -> None:
     epochs = dict(peer.keeper.epochs)
     with closing(Address(peers.url).connect()) as connection:
         connection.execute("UPDATE shards SET epoch = epoch + 1000000 WHERE shard = 7")
-        connection.execute("SELECT pg_notify(%s, '')", (membership.CHANNEL,))
+        connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
         until(lambda: peer.keeper.owns(7) not in (None, epochs[7]))
-    assert peer.read_log("lost") == [frozenset({7})]
+    assert until(lambda: peer.read_log("lost")) == [frozenset({7})]  # it is told in the event loop
     assert {shard: epoch for shard, epoch in peer.keeper.epochs.items() if shard != 7} == {
         shard: epoch for shard, epoch in epochs.items() if shard != 7
     }

@@ -98,6 +98,7 @@ EDITS = {
     "all nodes are missing": "DELETE FROM nodes",
     "a lease has run out": "UPDATE nodes SET lease_until = now() - interval '1 day' WHERE name = 'b'",
     "a lease never ends": "UPDATE nodes SET lease_until = 'infinity' WHERE name = 'b'",
+    "an address is none": "UPDATE nodes SET url = 'nowhere' WHERE name = 'b'",
     "a node that does not exist": "INSERT INTO nodes SELECT 'ghost', 'ghost', url, version, format, joined, lease_until"
     " FROM nodes LIMIT 1 ON CONFLICT DO NOTHING",
 }

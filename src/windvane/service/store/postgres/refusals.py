@@ -1,0 +1,99 @@
+"""Refusals of PostgreSQL that waiting cannot resolve: wrong passwords, missing privileges, read-only databases.
+
+libpq reports the reason for a failed connection only as text, in the language of the server. The SQLSTATE distinguishes
+temporary reasons (the server is starting, or has no free connection) from permanent ones (a wrong password).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+INVALID_AUTHORIZATION = "28"  # the class of SQLSTATE for a wrong user, a wrong password, or pg_hba.conf
+NO_DATABASE, NO_RIGHT, READ_ONLY = "3D000", "42501", "25006"
+NO_PASSWORD = "28P01"  # stands for libpq itself refusing, because it has no password to send
+WRONG_SETTINGS = "F0000"  # stands for libpq itself refusing, because its settings are invalid
+HINTS = {
+    READ_ONLY: "the database is a standby, or read-only for this role: name the primary, or all hosts, in the address",
+    NO_RIGHT: "let the owner run `windvane store create URL --grant ROLE`",
+}
+"""How to resolve an error of a statement, by SQLSTATE."""
+DIAGNOSIS_SECONDS = 5.0
+_CODE = re.compile(r'ErrorResponse\t.* C "(\w{5})"')
+
+TABLE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_WRITABLE = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', current_user::text"
+_MISSING = """SELECT name, privilege FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege
+    WHERE NOT has_table_privilege(to_regclass(name), privilege) ORDER BY name, privilege"""
+
+
+def explain_refusal(sqlstate: str | None) -> str | None:
+    """Return how to resolve a permanent refusal of a connection. None: the server may accept it later."""
+    if sqlstate == NO_DATABASE:
+        return "create the database, or correct its name in the address"
+    if sqlstate == WRONG_SETTINGS:
+        return "correct the address, the environment variables PG..., or the service file"
+    if sqlstate == NO_RIGHT:
+        return "grant the role CONNECT on the database"
+    if sqlstate is not None and sqlstate.startswith(INVALID_AUTHORIZATION):
+        return "check the user, the password (~/.pgpass, PGPASSWORD or the address) and the server's pg_hba.conf"
+    return None
+
+
+def diagnose(conninfo: str) -> str | None:
+    """Return the SQLSTATE with which a running server refuses this connection; None if it is not known."""
+    address = conninfo.encode()
+    status = pq.PGconn.ping(address)
+    if status != pq.Ping.OK:  # the server cannot be reached, is starting, or is stopping
+        return WRONG_SETTINGS if status == pq.Ping.NO_ATTEMPT else None
+    read_end, write_end = os.pipe()
+    try:
+        os.set_blocking(read_end, False)
+        os.set_blocking(write_end, False)
+        return _connect(pq.PGconn.connect_start(address), read_end, write_end)
+    except (psycopg.Error, OSError):
+        return None
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def _connect(connection: pq.abc.PGconn, read_end: int, write_end: int) -> str | None:
+    """Connect once more, and read the SQLSTATE of the server's answer from the trace of libpq."""
+    end = time.monotonic() + DIAGNOSIS_SECONDS
+    try:
+        connection.trace(write_end)
+        while (status := connection.connect_poll()) in (pq.PollingStatus.READING, pq.PollingStatus.WRITING):
+            poll = select.poll()
+            poll.register(connection.socket, select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT)
+            if not poll.poll(max(0.0, 1000.0 * (end - time.monotonic()))):
+                return None
+        if status == pq.PollingStatus.OK:
+            return None
+        if connection.needs_password and not connection.password:
+            return NO_PASSWORD
+        connection.untrace()
+        codes = _CODE.findall(os.read(read_end, 1 << 16).decode(errors="replace"))
+        return codes[-1] if codes else None
+    finally:
+        connection.finish()
+
+
+def find_missing_rights(connection: psycopg.Connection[Any], tables: list[str]) -> str | None:
+    """Return why the service could not write to the tables, and how to resolve it; None if it could."""
+    ((is_standby, is_read_only, role),) = connection.execute(_WRITABLE).fetchall()
+    if is_standby:
+        return "is a standby, which cannot be written to; name the primary, or all hosts, in the address"
+    if is_read_only:
+        return f"is read-only for the role {role}: default_transaction_read_only is on; turn it off for this role"
+    missing = connection.execute(_MISSING, (tables, [*TABLE_RIGHTS])).fetchall()
+    if missing:
+        table, right = missing[0]
+        return f"the role {role} lacks rights, such as {right} on {table}; {HINTS[NO_RIGHT]}"
+    return None
