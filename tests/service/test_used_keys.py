@@ -79,7 +79,7 @@ def record_lookups(monkeypatch: pytest.MonkeyPatch, service: Local) -> list[str]
 
 def is_looked_up(service: Local, asked: list[str], key: str) -> bool:
     asked.clear()
-    service.call(lambda: service.engine.streams["shop"].lookup.with_key(key))
+    service.call(lambda: service.engine.streams["shop"].lookup.find_by_key(key))
     return key in asked
 
 
