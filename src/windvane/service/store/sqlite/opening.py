@@ -91,6 +91,7 @@ def recognise_store(path: Path, *, exclusive: bool, read_only: bool) -> int | No
     """
     # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
     mode = "rw" if add_suffix(path, "-journal").exists() else "ro"
+    bytes_before = path.stat().st_size  # another process may be creating the store: a file grows after its tables exist
     try:
         with contextlib.closing(connect(path, mode)) as connection:
             format_ = find_format(path, connection)
@@ -108,7 +109,7 @@ def recognise_store(path: Path, *, exclusive: bool, read_only: bool) -> int | No
         return format_
     if exclusive and (format_ := find_damaged_format(path)) is not None:
         return format_  # its first page, which lists the tables, is damaged
-    if path.stat().st_size > PAGE_BYTES:  # more than a process leaves that creates a store
+    if bytes_before > PAGE_BYTES:  # more than a process leaves that creates a store
         raise StoreError(path, "unreadable", "cannot be used as a store (it has pages, and no tables)")
     return None
 
