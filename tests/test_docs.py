@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
+from support.pages import read_blocks, run_snippets
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
@@ -31,14 +32,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-
-
 @pytest.fixture
 def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For a page that talks to the service, run one at the default address of the client."""
-    if not any("windvane.Client(" in code for code in blocks(page, "python")):
+    if not any("windvane.Client(" in code for code in read_blocks(page, "python")):
         yield
         return
     with serve(tmp_path / "windvane.db") as client:
@@ -48,16 +45,14 @@ def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @pytest.mark.usefixtures("service")
-def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    namespace: dict[str, object] = {}
-    for number, code in enumerate(blocks(page, "python")):
-        exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), namespace)
+def test_python_snippets_run(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippets(page, tmp_path)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
     """Run all blocks with curl in one shell, with the port of a live server; an answer that is an error ends it."""
-    commands = [code for code in blocks(ROOT / "docs" / "service.md", "console") if "curl " in code]
+    commands = [code for code in read_blocks(ROOT / "docs" / "service.md", "console") if "curl " in code]
     assert len(commands) == 3
     (tmp_path / ".curlrc").write_text('fail\nwrite-out = "%{stderr}%{http_code} %{url_effective}\\n"\n')
     with serve(tmp_path / "windvane.db") as client:
@@ -171,7 +166,7 @@ def test_only_known_kinds_of_snippets(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_specs_in_the_docs_are_valid(page: Path) -> None:
     """Every spec on a page can be run."""
-    for number, text in enumerate(blocks(page, "toml")):
+    for number, text in enumerate(read_blocks(page, "toml")):
         Spec.parse(text, f"{page.name}, spec {number + 1}").check()
 
 
@@ -179,7 +174,7 @@ def test_specs_in_the_docs_are_valid(page: Path) -> None:
 def test_commands_in_the_docs_exist(page: Path) -> None:
     """The commands and options that a page shows are ones that the program has."""
     group = typer.main.get_command(build_app())
-    for code in blocks(page, "console"):
+    for code in read_blocks(page, "console"):
         for line in re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", code, flags=re.M):
             command, words = group, shlex.split(line)
             while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
@@ -190,7 +185,9 @@ def test_commands_in_the_docs_exist(page: Path) -> None:
 
 def test_make_targets_in_snippets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = {t for page in PAGES for code in blocks(page, "console") for t in re.findall(r"^make (\w+)", code, re.M)}
+    named = {
+        t for page in PAGES for code in read_blocks(page, "console") for t in re.findall(r"^make (\w+)", code, re.M)
+    }
     assert {"demo", "test"} <= named
     for target in named:
         assert re.search(rf"^{target}:", makefile, re.M), target
@@ -210,8 +207,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("package", ["agent", "cli", "client", "environments", "lab", "logs", "service"])
 def test_the_layout_names_every_module(package: str) -> None:
     """And no module that does not exist."""
-    text = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
-    layout = text[text.index("## Layout") : text.index("Imports point one way")]
+    text = (ROOT / "docs" / "developing" / "layout.md").read_text(encoding="utf-8")
+    layout = text[text.index("```text") : text.index("Imports point one way")]
     part = re.search(rf"^  {package}/.*?(?=^(?:  )?[a-z])", layout, flags=re.M | re.S)
     assert part is not None
     modules = {path.stem for path in (ROOT / "src" / "windvane" / package).rglob("*.py") if path.stem[:2] != "__"}
