@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
-from support.pages import read_blocks, run_snippets
+from support.pages import read_blocks, read_commands, run_snippets
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
@@ -174,13 +174,12 @@ def test_specs_in_the_docs_are_valid(page: Path) -> None:
 def test_commands_in_the_docs_exist(page: Path) -> None:
     """The commands and options that a page shows are ones that the program has."""
     group = typer.main.get_command(build_app())
-    for code in read_blocks(page, "console"):
-        for line in re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", code, flags=re.M):
-            command, words = group, shlex.split(line)
-            while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
-                command = command.commands[words.pop(0)]
-            known = {option for parameter in command.params for option in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= known, line
+    for line in read_commands(page):
+        command, words = group, shlex.split(line)
+        while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
 
 
 def test_make_targets_in_snippets_exist() -> None:

@@ -43,8 +43,8 @@ def test_the_tutorial_reproduces_the_paper(reader: Path) -> None:
     document = json.loads(run_shown(TUTORIAL, "reproduce", reader, "--runs 2 --horizon 60 --jobs 1 --json").stdout)
     assert [row["label"] for row in document["policies"]] == [policy.name for policy in paper_spec().policies]
     assert {Path(name).name for name in document["files"]} >= {"report.html", "regret.svg"}
-    for command in ("reproduce --arms sphere", "reproduce --bonus-scale 0.5"):
-        run_shown(TUTORIAL, command, reader, "--runs 2 --horizon 30 --jobs 1")
+    found = run_shown(TUTORIAL, "reproduce --arms sphere", reader, "--runs 2 --horizon 30 --jobs 1").stdout
+    assert "Arms are uniform on the unit sphere" in found
 
 
 def test_the_tutorial_changes_the_world_and_adds_a_policy(reader: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_cluster_gives_the_same_bytes(tmp_path: Path) -> None:
     page = HOWTO / "run-on-a-cluster.md"
     (tmp_path / "spec.toml").write_text(read_blocks(page, "toml")[0])
     (local,) = (line for line in read_commands(page) if "--cluster local" in line)
-    windvane_process(local, tmp_path)
+    windvane_process(f"{local} --jobs 1", tmp_path)  # one worker starts sooner than two
     windvane_command("simulate spec.toml --jobs 1 --out alone", tmp_path)
     for table in ("runs", "curves", "paths"):
         stored = sorted((tmp_path / "alone" / table).iterdir())

@@ -21,8 +21,8 @@ def read_blocks(page: Path, language: str) -> list[str]:
 
 def read_commands(page: Path) -> list[str]:
     """Return the commands ``windvane ...`` that a page shows, without the name of the program and the comments."""
-    text = "".join(read_blocks(page, "console")).replace("\\\n", " ")
-    return re.findall(r"^windvane (.*?)(?: +#.*)?$", text, flags=re.M)
+    text = re.sub(r" *\\\n *", " ", "".join(read_blocks(page, "console")))  # a backslash continues a line
+    return re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", text, flags=re.M)
 
 
 def run_snippets(page: Path, folder: Path) -> dict[str, Any]:
