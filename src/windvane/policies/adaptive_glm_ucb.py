@@ -30,9 +30,9 @@ for the identity link and at 1 for counts. For counts it never falls below 1.
 
 **Guarantee: none.** Nothing is proven about this policy. Its constants (memories, scales, 0.998, c) were chosen once,
 after trials in the 24 environments of ``windvane benchmark drift`` (3000 rounds, d = 2 and 10) and on labelled data
-streams, and are the same everywhere. docs/policies.md lists these data. The policy does badly where rewards are rare
-and good and bad arms change places (``clicks``, d = 2): the predictions for the arms that it plays hardly show the
-change.
+streams, and are the same everywhere. docs/explanation/default-policy.md lists these data. The policy does badly where
+rewards are rare and good and bad arms change places (``clicks``, d = 2): the predictions for the arms that it plays
+hardly show the change.
 
 Late rewards count as observations of the theta* of their round.
 
