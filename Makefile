@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CORE := .venv-core
+CORE_READY := $(CORE)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
@@ -31,6 +33,15 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(READY)
+
+# Without any extra: what `pip install windvane` gives, and what runs its tests.
+$(CORE_READY): requirements.lock pyproject.toml
+	test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+		hatchling editables pytest pytest-xdist hypothesis
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+		--no-build-isolation -e .
+	touch $@
 
 demo: $(READY)
 	$(BIN)/windvane reproduce --out reproduction --restart
@@ -61,9 +72,10 @@ docs: $(READY)
 docs-links: $(READY)
 	$(SPHINX) build/docs-links --builder linkcheck
 
-test: $(READY)
+test: $(READY) $(CORE_READY)
 	$(MAKE) --no-print-directory --jobs 2 lint doctest
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(CORE)/bin/python -m pytest -n $(WORKERS) --dist worksteal --part core
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --part extras
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
@@ -85,4 +97,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(CORE) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
