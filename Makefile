@@ -13,18 +13,19 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest docs docs-links slow bench generate docs-tables clean lock help
+.PHONY: demo test lint lint-page doctest docs docs-links slow bench release-check generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
 	@echo "            (the live service with a simulated audience is another command: windvane demo)"
-	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
+	@echo "make test   set up, then lint, types, import contracts, doctests, tests (those of the core without extras)"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
 	@echo "make docs-links  the same, and follow every link that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
+	@echo "make release-check  build the last commit, install it in clean environments, use it"
 	@echo "make lock   write requirements.lock anew from pyproject.toml"
 
 $(READY): requirements.lock pyproject.toml
@@ -51,6 +52,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell src tests tools benchmarks docs deploy .github *.md Makefile
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory lint-page; else echo "lint-page skipped: no npm"; fi
 
 # Types, lint and format of the live page. There is no lock file: package.json has exact versions.
@@ -86,6 +88,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/service.py
+
+release-check:
+	$(PYTHON) tools/release_check.py
 
 generate docs-tables: $(READY)
 	$(BIN)/python tools/generate.py
