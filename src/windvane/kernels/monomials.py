@@ -43,9 +43,13 @@ def list_monomials(x: np.ndarray, degree: int, counts: np.ndarray, out: np.ndarr
 
 @compiled_inner
 def list_derivatives(
-    x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, lists: np.ndarray, out: np.ndarray
+    order: int, x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, lower: np.ndarray, out: np.ndarray
 ) -> None:
-    """List the derivatives along ``u`` of the monomials up to ``degree``, from the monomials at x in ``lists``."""
+    """List the ``order``-th derivatives along ``u`` of the monomials up to ``degree``, at x.
+
+    ``lower`` holds their derivatives of the order before; for order 1, the monomials themselves. By Leibniz' rule, the
+    k-th derivative of x_i m is k u_i times the derivative of m before, plus x_i times the k-th of m.
+    """
     d = x.shape[0]
     out[0] = 0.0
     for i in range(d):
@@ -55,32 +59,10 @@ def list_derivatives(
         begin = at
         for i in range(d):
             n = int(counts[i])
-            source, slope, target = lists[first : first + n], out[first : first + n], out[at : at + n]
+            source, slope, target = lower[first : first + n], out[first : first + n], out[at : at + n]
+            factor = order * u[i]
             for j in range(n):
-                target[j] = u[i] * source[j] + x[i] * slope[j]
-            at += n
-        first = begin
-        for i in range(1, d):
-            counts[i] += counts[i - 1]
-
-
-@compiled_inner
-def list_second_derivatives(
-    x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, slopes: np.ndarray, out: np.ndarray
-) -> None:
-    """List the second derivatives along ``u`` of the monomials, from their first derivatives in ``slopes``."""
-    d = x.shape[0]
-    out[0] = 0.0
-    for i in range(d):
-        counts[i] = 1.0
-    first, at = 0, 1
-    for _ in range(degree):
-        begin = at
-        for i in range(d):
-            n = int(counts[i])
-            slope, bend, target = slopes[first : first + n], out[first : first + n], out[at : at + n]
-            for j in range(n):
-                target[j] = 2.0 * u[i] * slope[j] + x[i] * bend[j]
+                target[j] = factor * source[j] + x[i] * slope[j]
             at += n
         first = begin
         for i in range(1, d):
