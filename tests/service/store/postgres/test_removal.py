@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import backends
-from support.backends import Databases
 from support.erasing import add_row, make_baseline, make_events
 from support.gates import Gate
 from support.postgres import Cluster
 from support.refusals import rejects
-from support.server import ARMS, Local, read_problem, run_local, until
+from support.server import ARMS, Local, read_problem, until
 from windvane.service.store import DatabaseError, Erasure, Snapshot, StreamRow
 from windvane.service.store.postgres import removal
 from windvane.service.store.postgres import store as store_module
@@ -119,15 +115,12 @@ def test_a_removal_that_is_not_committed_changes_nothing(pg: PostgresStore, row:
 
 
 @pytest.fixture
-def service(cluster: Cluster, template: str, tmp_path: Path) -> Iterator[Local]:
+def service(node: Local) -> Local:
     """A service with a stream of 30 events, and a database in which event 20 cannot be deleted."""
-    backends.current = Databases(cluster, template)  # the fixture ``backend`` drops them
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        for _ in range(30):
-            assert running.post("/v1/streams/shop/decisions", ARMS).status_code == 201
-        execute(running, FAIL)
-        yield running
+    for _ in range(30):
+        assert node.post("/v1/streams/shop/decisions", ARMS).status_code == 201
+    execute(node, FAIL)
+    return node
 
 
 def execute(service: Local, sql: str) -> None:
