@@ -171,7 +171,7 @@ def test_all_connections_of_the_server_are_in_use(node_forks: NodeForks) -> None
             nodes.execute("SELECT 1")
 
             def take_all() -> bool:
-                """Take the connections of the node, which may be faster. Return whether it has none left, and says so."""
+                """Take the connections of the node, which may be faster. True: it has none left, and says so."""
                 server.terminate_backends(database, "application_name = 'windvane'")
                 with contextlib.suppress(psycopg.OperationalError):
                     while True:

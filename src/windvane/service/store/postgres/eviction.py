@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import psycopg
+
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import StoreError
 
@@ -74,6 +76,20 @@ def evict_nodes(connection: Connection) -> dict[str, int]:
     connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # joining nodes lock this row FOR SHARE
     sweep(connection, ALL_SHARDS, wait=True)
     return dict(connection.execute("SELECT name, format FROM nodes ORDER BY name").fetchall())
+
+
+def keep_nodes_out(connection: Connection, where: str) -> None:
+    """Evict nodes with expired leases, and keep others out of the cluster until the end of the transaction.
+
+    Raises :class:`StoreError` with code "in_use" if a node is running, or another process does the same.
+    """
+    try:
+        names = evict_nodes(connection)
+    except psycopg.errors.LockNotAvailable:
+        problem = "another command is changing it, or it is both the source and the target of this command"
+        raise StoreError(where, "in_use", problem) from None
+    if names:
+        raise StoreError(where, "in_use", f"is served by the nodes {', '.join(names)}; stop them first")
 
 
 def check_migration(connection: Connection, where: str, format: int) -> None:
