@@ -23,11 +23,10 @@ from pydantic import (
 
 from windvane import Agent, agent
 from windvane.errors import ArgumentError, Path
-from windvane.records import KEY
+from windvane.records import KEY, STREAM_NAME
 from windvane.service.bodies import one_at_a_time, parse_json
 from windvane.service.problems import MAX_ERRORS, invalid
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
 MAX_TEXT = 200  # characters of a name, a key or a title
 MAX_SETTINGS = 20
@@ -198,7 +197,7 @@ class NewStream(StreamSettings):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
 
-    name: Annotated[str, Field(pattern=NAME)]
+    name: Annotated[str, Field(pattern=STREAM_NAME)]
 
 
 class RefitRequest(AgentArguments):
