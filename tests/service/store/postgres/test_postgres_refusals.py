@@ -90,36 +90,26 @@ def test_files_are_not_leaked(server: Cluster) -> None:
 
 
 def test_a_role_that_may_only_read(cluster: Cluster, pg: PostgresStore, database: str) -> None:
-    """It is refused when a server or a copy opens the store, and told what to do when a command writes."""
-    cluster.execute("CREATE ROLE reader LOGIN")
-    try:
-        for table in schema.TABLES:
-            cluster.execute(f"GRANT SELECT ON {table} TO reader", database=database)
-        url = cluster.url(database, user="reader")
+    """It is refused when a server opens the store, and told what to do when a command writes."""
+    with cluster.reader(database) as role:
+        url = cluster.url(database, user=role)
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
         assert "the role reader lacks rights, such as DELETE on baselines" in caught.value.problem
         assert "windvane store create URL --grant ROLE" in caught.value.problem
         check_that_writing_names_a_remedy(url, "42501", "windvane store create")
-    finally:
-        cluster.execute("DROP OWNED BY reader", database=database)
-        cluster.execute("DROP ROLE reader")
 
 
 def test_a_role_whose_transactions_only_read(cluster: Cluster, pg: PostgresStore, database: str) -> None:
-    cluster.execute("CREATE ROLE careful LOGIN")
-    schema.create_schema(cluster.url(database), "careful")
-    cluster.execute("ALTER ROLE careful SET default_transaction_read_only = on")
-    try:
-        url = cluster.url(database, user="careful")
+    with cluster.temporary_role("careful", database) as role:
+        schema.create_schema(cluster.url(database), role)
+        cluster.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        url = cluster.url(database, user=role)
         for address in (url, cluster.url(database, options="-c default_transaction_read_only=on")):
             with rejects(error=StoreError, code="refused") as caught:
                 PostgresStore(address, lazy=True)
             assert "default_transaction_read_only is on" in caught.value.problem
         check_that_writing_names_a_remedy(url, "25006", "read-only for this role")
-    finally:
-        cluster.execute("DROP OWNED BY careful", database=database)
-        cluster.execute("DROP ROLE careful")
 
 
 def check_that_writing_names_a_remedy(url: str, code: str, remedy: str) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
+from windvane.service.store.records import NO_RIGHT, READ_ONLY
+
 INVALID_AUTHORIZATION = "28"  # the class of SQLSTATE for a wrong user, a wrong password, or pg_hba.conf
-NO_DATABASE, NO_RIGHT, READ_ONLY = "3D000", "42501", "25006"
+NO_DATABASE = "3D000"
 NO_PASSWORD = "28P01"  # stands for libpq itself refusing, because it has no password to send
 WRONG_SETTINGS = "F0000"  # stands for libpq itself refusing, because its settings are invalid
 HINTS = {
