@@ -26,6 +26,7 @@ from windvane.service.store import (
     OfflineStore,
     ReadableStore,
     Snapshot,
+    Store,
     StoreError,
     StreamRow,
     Token,
@@ -120,7 +121,7 @@ def copy_streams(
     _refuse_same_store(source, target)
     _refuse_unsuitable(source)
     _refuse_unsuitable(target, may_be_missing=True)
-    with contextlib.closing(open_store(source, create=False)) as old:
+    with contextlib.closing(_open_source(source, to_change=move)) as old:
         rows = _select_rows(old, names)
         with _raise_store_errors(old, old), old.hold():
             pass  # fail before the target is created if a server is using the source
@@ -137,6 +138,16 @@ def copy_streams(
                     result.streams.append(transfer.copy(row, move=move))
     result.seconds = time.monotonic() - began
     return result
+
+
+def _open_source(source: str | Path, *, to_change: bool) -> Store:
+    """Open the source, read-only if its role may only read and nothing is to be changed."""
+    try:
+        return open_store(source, create=False)
+    except StoreError as error:
+        if to_change or error.code != "refused":
+            raise
+        return open_store(source, shared=True, create=False, read_only=True)
 
 
 def _refuse_same_store(source: str | Path, target: str | Path) -> None:

@@ -254,8 +254,9 @@ class OfflineStore(VerifiableStore, EventStore, Protocol):
     def hold(self) -> AbstractContextManager[None]:
         """Keep servers from using the store. All changes of this thread in the block are stored at its end, or none.
 
-        Only this process may have the store open. Raises :class:`windvane.service.store.StoreError` with code
-        "in_use" if a server is using a database.
+        Only this process may have the store open. If it has opened the store read-only, it is only checked that no
+        server is using the store, and changes that are made in the meantime are not seen. Raises
+        :class:`windvane.service.store.StoreError` with code "in_use" if a server is using a database.
         """
 
     def import_stream(self, row: StreamRow) -> AbstractContextManager[StreamImport]:

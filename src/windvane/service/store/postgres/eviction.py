@@ -6,6 +6,7 @@ renewal finds no row, the shards may already belong to other nodes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import psycopg
@@ -88,6 +89,22 @@ def keep_nodes_out(connection: Connection, where: str) -> None:
     except psycopg.errors.LockNotAvailable:
         problem = "another command is changing it, or it is both the source and the target of this command"
         raise StoreError(where, "in_use", problem) from None
+    _refuse_nodes(where, names)
+
+
+def check_quiescence(connection: Connection, where: str) -> None:
+    """Raise :class:`StoreError` if a node is running, or if the database is a standby, which may lack commits.
+
+    This only reads: nodes can join afterwards.
+    """
+    ((is_standby,),) = connection.execute("SELECT pg_is_in_recovery()").fetchall()
+    if is_standby:
+        raise StoreError(where, "refused", "is a standby, which may lack commits; name the primary in the address")
+    running = "SELECT name FROM nodes WHERE lease_until >= clock_timestamp() ORDER BY name"
+    _refuse_nodes(where, [name for (name,) in connection.execute(running)])
+
+
+def _refuse_nodes(where: str, names: Collection[str]) -> None:
     if names:
         raise StoreError(where, "in_use", f"is served by the nodes {', '.join(names)}; stop them first")
 

@@ -15,7 +15,7 @@ from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, check_replication
 from windvane.service.store.postgres.event_writer import EventWriter
-from windvane.service.store.postgres.eviction import keep_nodes_out
+from windvane.service.store.postgres.eviction import check_quiescence, keep_nodes_out
 from windvane.service.store.postgres.lookups import Lookups
 from windvane.service.store.postgres.new_streams import add_stream, begin_import
 from windvane.service.store.postgres.removal import delete_events, list_removed, mark_removed
@@ -84,7 +84,8 @@ class PostgresStore(Lookups):
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
-        self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
+        self._is_shared, self._is_read_only, self._creates = shared, read_only, create and not read_only
+        self._is_open = False
         self._needs_standby, self.shards = needs_standby, 0
         self.tokens = PostgresTokens(self.query, self._transaction)
         self._writer = EventWriter(self.pool, **self._settings)
@@ -197,10 +198,18 @@ class PostgresStore(Lookups):
     def hold(self) -> Iterator[None]:
         """Keep nodes out of the cluster. All changes of this thread in the block are committed at its end, or none.
 
+        A store that was opened read-only cannot do that: it reads its state of now, in which no node may run.
+
         Raises :class:`StoreError` with code "in_use" if a node is running, or another process holds the store.
         """
         if self._held is not None:
             yield
+            return
+        if self._is_read_only:
+            with self.read_transaction():
+                with self.reading() as connection:
+                    check_quiescence(connection, self.name)
+                yield
             return
         with (
             self.pool.borrow() as connection,
