@@ -15,9 +15,10 @@ from support.refusals import rejects
 from windvane.service.store import DatabaseError, StoreError, Token, open_store
 from windvane.service.store.postgres import schema
 from windvane.service.store.postgres.connections import Address
-from windvane.service.store.postgres.refusals import explain_refusal
+from windvane.service.store.postgres.refusals import NO_TLS, explain_refusal
 from windvane.service.store.postgres.store import PostgresStore
 
+UNKNOWN = "no-such-host.invalid"
 ACCESS = "host all secured 127.0.0.1/32 scram-sha-256\nlocal all barred reject\nlocal all plain password\n"
 
 
@@ -49,12 +50,14 @@ def test_the_code_of_a_refusal(server: Cluster, monkeypatch: pytest.MonkeyPatch)
         server.url("nowhere"): "3D000",
         server.url("closed", "plain", "right"): "42501",
         "postgresql:///?service=nowhere": "F0000",
+        server.url("postgres", "secured", "right", host="127.0.0.1", sslmode="require"): NO_TLS,  # the server has none
+        server.url("postgres", "secured", "wrong", host=f"{UNKNOWN},127.0.0.1"): "28P01",  # by the host that is known
     }
     for url, code in refusals.items():
         assert Address(url).find_refusal() == code
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
-        assert ("cannot be used" if code == "F0000" else "refuses the connection") in caught.value.problem
+        assert ("cannot be used" if code in ("F0000", NO_TLS) else "refuses the connection") in caught.value.problem
         assert str(explain_refusal(code)) in caught.value.problem
         assert "wrong" not in str(caught.value)
 
@@ -71,7 +74,9 @@ def test_what_waiting_mends_is_waited_for(server: Cluster) -> None:
         with closing(PostgresStore(url, lazy=True)), rejects(error=StoreError, code="unreachable"):
             PostgresStore(url)
     server.stop()
-    assert Address(url).find_refusal() is None
+    for options in ({}, {"sslmode": "require"}, {"host": UNKNOWN}, {"host": f"{UNKNOWN},127.0.0.1"}):
+        place = server.url("postgres", "secured", "right", **{"host": "127.0.0.1", **options})
+        assert Address(place).find_refusal() is None
     with closing(PostgresStore(url, lazy=True)) as store, rejects(error=StoreError, code="unreachable"):
         store.open()
     server.start()
