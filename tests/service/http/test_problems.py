@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 from windvane.errors import ArgumentError
 from windvane.service.problems import KINDS, REQUEST_CAUSES, Problem, invalid
 from windvane.service.readiness import CAUSES
-from windvane.service.requests import DecisionItem, NewStream
+from windvane.service.requests import DecisionItem
+from windvane.service.stream_settings import NewStream
 
 
 def test_a_problem_as_the_client_gets_it() -> None:

@@ -13,7 +13,7 @@ from support.server import CHANGES, Local, read_pointers, read_problem, until
 from windvane import Agent
 from windvane.records import STREAM_NAME_IN_WORDS
 from windvane.service import engine as engine_module
-from windvane.service.requests import NewStream
+from windvane.service.stream_settings import NewStream
 
 FIELDS = {"shared": {"age": {"low": 0, "high": 100}}, "arms": ["a"]}
 EMPTY = {"streams": [], "next": None, "unavailable": []}
