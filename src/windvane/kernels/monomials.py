@@ -17,6 +17,7 @@ import numpy as np
 from windvane.kernels.elementary import taylor_array
 from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import CHUNK
+from windvane.kernels.sums import eight_sums
 
 
 @compiled_inner
@@ -90,25 +91,6 @@ def _four_sums(
     return s0, s1, s2, s3
 
 
-@compiled_sums
-def _eight_sums(
-    a: np.ndarray, c: np.ndarray, b0: np.ndarray, b1: np.ndarray, b2: np.ndarray, b3: np.ndarray
-) -> tuple[float, float, float, float, float, float, float, float]:
-    s0, s1, s2, s3, t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(CHUNK):
-        x = a[i]
-        y = c[i]
-        s0 += x * b0[i]
-        s1 += x * b1[i]
-        s2 += x * b2[i]
-        s3 += x * b3[i]
-        t0 += y * b0[i]
-        t1 += y * b1[i]
-        t2 += y * b2[i]
-        t3 += y * b3[i]
-    return s0, s1, s2, s3, t0, t1, t2, t3
-
-
 @compiled_inner
 def _add_products(factor: np.ndarray, vectors: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
     """Add <factor, monomial> to ``out`` for ``n`` monomials in the workspace, the first of them at ``first``."""
@@ -131,8 +113,8 @@ def _add_two_products(
 ) -> None:
     """Do the same for two factors, which is faster than one after the other."""
     for j in range(0, n - 3, 4):
-        s0, s1, s2, s3, t0, t1, t2, t3 = _eight_sums(
-            a, c, vectors[first + j], vectors[first + j + 1],
+        s0, s1, s2, s3, t0, t1, t2, t3 = eight_sums(
+            CHUNK, a, c, vectors[first + j], vectors[first + j + 1],
             vectors[first + j + 2], vectors[first + j + 3],
         )  # fmt: skip
         out[j] += s0
