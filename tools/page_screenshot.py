@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-COLORS = 64  # a page has few; more make the file larger
+COLORS = 128  # a page has few; more make the file larger
 WIDTH, HEIGHT = 1000, 800  # pixels
 DRAWN_AFTER = 4000  # milliseconds: the charts are read in parts, one a second
 
