@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,9 @@ def test_the_commands_of_curl(answers: list[str]) -> None:
     assert example is not None
     assert json.loads(example[1]).keys() == decision.keys()
     assert decision["arm"] in ("red", "blue")
-    assert re.fullmatch(r"'\w+' scored 0\.9536: predicted 0\.5, bonus 0\.4536; next was '\w+' with 0\.9536", explanation["text"])
+    assert re.fullmatch(
+        r"'\w+' scored 0\.9536: predicted 0\.5, bonus 0\.4536; next was '\w+' with 0\.9536", explanation["text"]
+    )
     assert (recorded["status"], repeated["status"]) == ("recorded", "unchanged")
     assert (stream["counts"]["decisions"], stream["counts"]["held"], stream["counts"]["settled"]) == (1, 1, 0)
 

@@ -1,4 +1,4 @@
-"""The pages about the service as tests read them: sections, blocks of commands and tables; and a shell to run them in."""
+"""The pages about the service: their sections, blocks of commands and tables; and a shell to run the commands in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from support.server import SOURCE
 
@@ -46,6 +47,14 @@ def read_rows(page: Path, header: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
+def run_bash(script: str, folder: Path, environment: Mapping[str, str], code: int = 0, **identity: Any) -> str:
+    """Run commands as one script, which ends at the first error; return what they print."""
+    line = ["bash", "-e", "-o", "pipefail", "-c", script]
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False, **identity)
+    assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
 class Shell:
     """Where an administrator pastes blocks of commands: ``folder`` has the folders that the service would have."""
 
@@ -68,13 +77,8 @@ class Shell:
         }  # fmt: skip
 
     def run(self, script: str, code: int = 0) -> str:
-        """Run commands as one script that ends at the first error; return what they print on stdout."""
+        """Run commands with the folders and the port of this shell; return what they print."""
         for place, name in PLACES.items():
             script = script.replace(place, str(self.folder / name))
         script = re.sub(r"(localhost|127\.0\.0\.1):8000", rf"\1:{self.port}", script)
-        line = ["bash", "-e", "-o", "pipefail", "-c", script]
-        done = subprocess.run(
-            line, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return run_bash(script, self.folder, self.environment, code)

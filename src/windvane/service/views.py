@@ -54,7 +54,7 @@ class Views:
         if stream.live[0] != stream.progress:
             number = stream.number
             charts = await self.read_charts(stream)
-            # Events that came meanwhile are not in the charts. Charts that lack events are read further by the next call.
+            # Events that came meanwhile are not in the charts. The next call reads further those that lack events.
             progress = min(number, stream.charts.number), *stream.progress[1:]
             stream.live = progress, b'{"info":%b,"charts":%b}' % (to_json(await self.read_info(stream)), charts)
         return stream.live[1]
