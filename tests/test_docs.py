@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from support.pages import LIBRARY_HOWTOS
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.testing import serve
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TESTED_ELSEWHERE = {ROOT / "docs" / "tutorials" / "first-stream.md"}  # with what its snippets print
+TESTED_ELSEWHERE = {
+    ROOT / "docs" / "tutorials" / "first-stream.md",
+    *(ROOT / "docs" / "howto" / f"{name}.md" for name in LIBRARY_HOWTOS),
+}  # with what their snippets print
 
 
 def blocks(page: Path, language: str) -> list[str]:
