@@ -12,9 +12,10 @@ import pytest
 
 from support import backends
 from support.backends import Databases
+from support.pages import ROOT
 from support.postgres import Cluster
 from support.server import Local
-from support.service_pages import DEPLOY, HOWTO, ROOT
+from support.service_pages import DEPLOY, HOWTO
 
 RULES = (DEPLOY / "windvane.rules.yml").read_text(encoding="utf-8")
 NAME = r"\b(?:windvane|process)_[a-z_]+"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 import shutil
@@ -11,12 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.service_pages import ROOT, Shell, read_commands
+from support.pages import DOCS, run_page
+from support.service_pages import Shell, read_commands
 from windvane import Client
 from windvane.testing import serve
 
-PAGE = ROOT / "docs" / "tutorials" / "first-stream.md"
-PICTURE = ROOT / "docs" / "figures" / "first-stream.png"
+PAGE = DOCS / "tutorials" / "first-stream.md"
+PICTURE = DOCS / "figures" / "first-stream.png"
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +54,7 @@ def test_the_commands_of_curl(answers: list[str]) -> None:
 def test_the_visitors(answers: list[str], client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snippets run in the stream that curl created; it finds the best banner, twice."""
     monkeypatch.setenv("WINDVANE_URL", client.url)
-    names: dict[str, object] = {}
-    snippets = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    printed = []
-    for number, code in enumerate(snippets):
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            exec(compile(code, f"{PAGE.name}, snippet {number + 1}", "exec"), names)
-        printed.append(output.getvalue())
-    visits, learned, late, again = printed
+    visits, learned, late, again = run_page(PAGE).printed
     rates = [int(rate) for rate in re.findall(r"the best banner (\d+)% of the time", visits)]
     assert len(rates) == 8
     assert min(rates[2:4]) > 80

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from support.service_pages import HOWTO, ROOT, read_rows, read_section
+from support.pages import ROOT
+from support.service_pages import HOWTO, read_rows, read_section
 from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
 

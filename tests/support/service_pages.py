@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from support.pages import DOCS, ROOT
 from support.server import SOURCE
 
-ROOT = Path(__file__).parents[2]
-DEPLOY, HOWTO, REFERENCE = ROOT / "deploy", ROOT / "docs" / "howto", ROOT / "docs" / "reference"
+DEPLOY, HOWTO, REFERENCE = ROOT / "deploy", DOCS / "howto", DOCS / "reference"
 PLACES = {"/var/lib/windvane": "lib", "/var/backups/windvane": "backups", "/opt/windvane": "opt"}
 """Folders of a machine on which the service is installed, and their names in the folder of a :class:`Shell`."""
 PROGRAMS = {
