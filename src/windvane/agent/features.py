@@ -60,11 +60,11 @@ class Features:
         # index of each in that encoding without any arm's block, ``_rows`` with the block of each declared arm.
         owners = ["", "", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [1, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
-        shared = range(2 - self.intercept, 2 + sum(len(field.columns) for field in self.shared))
-        head = len(shared) + sum(len(field.columns) for field in self.per_arm)
-        self._own = slice(len(shared), head)  # the coordinates of an arm's own fields
+        coordinates = range(2 - self.intercept, 2 + sum(len(field.columns) for field in self.shared))
+        head = len(coordinates) + sum(len(field.columns) for field in self.per_arm)
+        self._own = slice(len(coordinates), head)  # the coordinates of an arm's own fields
         self.dim = head + len(self.arms) * len(block)
-        self._row = np.array([*shared, *[0] * (self.dim - len(shared))], dtype=np.int64)
+        self._row = np.array([*coordinates, *[0] * (self.dim - len(coordinates))], dtype=np.int64)
         self._rows = np.tile(self._row, (len(self.arms), 1))
         for i, row in enumerate(self._rows):
             row[head + i * len(block) :][: len(block)] = block
