@@ -44,7 +44,7 @@ PARTS = {
     "decide: timeouts, record, statistics": ("core", "decide"),
     "decide: policy, choice": ("policy", "select"),
     "decide: policy, checks": ("policy", "check_arms"),
-    "decide: policy, experts": ("bank", "decide"),
+    "decide: policy, assessment of the arms": ("bank", "assess"),
     "decide: policy, ageing": ("bank", "age"),
     "reward: lock, id, clock": ("agent", "reward"),
     "reward: timeouts, closing, statistics": ("core", "reward"),
@@ -53,7 +53,6 @@ PARTS = {
     "reward: policy, learning": ("bank", "absorb"),
     "reward: calibration": ("calibration", "add"),
 }
-EARLIER_NAMES = {"decide": "assess"}  # of methods of the bank, in checkouts from before a method was renamed
 
 
 class Game:
@@ -154,8 +153,6 @@ def measure_parts(game: Game, pairs: int) -> dict[str, float]:
     owners = {"agent": agent, "core": core, "policy": core.policy, "calibration": core.calibration}
     owners["bank"] = getattr(core.policy, "bank", None)  # only the default policy has one
     for name, (owner, method) in PARTS.items():
-        if owner == "bank" and not hasattr(owners[owner], method):
-            method = EARLIER_NAMES.get(method, method)
         if hasattr(owners[owner], method):
             setattr(owners[owner], method, timers.wrap(name, getattr(owners[owner], method)))
     game.play(pairs)

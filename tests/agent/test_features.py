@@ -89,8 +89,8 @@ def test_no_vector_is_longer_than_1_and_declarations_go_round(shared, own, arms,
     assert again.declaration() == features.declaration()
     np.testing.assert_array_equal(again.vectors(context, offered), rows)
     agent = Agent(features=again, policy="OFUL")  # for which no vector is too long
-    for given in (offered, list(offered), None) if not own else (offered,):
-        assert_trustworthy(agent, agent.core.offer(given, context))
+    for form in (offered, list(offered), None) if not own else (offered,):
+        assert_trustworthy(agent, agent.core.offer(form, context))
 
 
 @settings(max_examples=60)

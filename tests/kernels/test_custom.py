@@ -19,7 +19,7 @@ from windvane.projection import p0, p2
 
 COPY = custom_copy(Logistic())
 HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": expansion, "project_lanes": projection}
-HOMES |= {"predict_lanes": scoring, "linearise_lanes": one_pass, "decide_lanes": filters, "learn_lanes": filters}
+HOMES |= {"predict_lanes": scoring, "linearise_lanes": one_pass, "assess_lanes": filters, "learn_lanes": filters}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LinkKernels)])

@@ -27,7 +27,7 @@ N(a^k theta*, phi (1 - a^(2k)) q I), so z, P x and v are replaced by a^k z, a^k 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,16 @@ DEFINITENESS = 1e-9  # how far rounding can push the eigenvalues of P / q out of
 
 _LANE_FIELDS = ("information", "rounds", "waited", "variation")
 _BELIEF_FIELDS = ("scale", "least", "loss", "run_loss", "dispersion", "surprises", "fill")
+
+
+class Assessment(NamedTuple):
+    """The assessment of the arms by the acting expert of each lane. Arrays have one row per lane."""
+
+    acting: Index
+    theta: Array
+    upper: Array  # <x, theta> + factor sqrt(phi x' P x)
+    means: Array  # mu(<x, theta>)
+    scores: Array  # mu(upper)
 
 
 class FilterBank(KernelState):
@@ -150,23 +160,15 @@ class FilterBank(KernelState):
         with self.lock:
             filters.age_lanes(rounds, self.indices, self.lanes, self.beliefs, self.dense, self.work)
 
-    def decide(
-        self, arms: Array, valid: Mask, factors: Array, key: np.uint64, ids: Index, decision: int
-    ) -> tuple[Index, Index, Array, Array]:
-        """Let the acting expert of each lane, at a quantile of the weights from fast to slow, choose one of its arms.
-
-        Return the arms; the experts; their theta, [lanes, dim]; and [3, lanes, K]: the upper bounds <x, theta> + factor
-        sqrt(phi x' P x), of which the largest is chosen, the means mu(<x, theta>) and mu of the upper bounds. ``key``,
-        the ``ids`` of lanes and ``decision`` determine the random number that breaks ties.
-        """
+    def assess(self, arms: Array, factors: Array) -> Assessment:
+        """Let the acting expert of each lane, at a quantile of the weights from fast to slow, assess its arms."""
         n, K, d = arms.shape
-        theta, assessed, chosen = np.empty((n, d)), np.empty((3, n, K)), np.empty((2, n), dtype=np.int64)
+        theta, out = np.empty((n, d)), np.empty((3, n, K))
         with self.lock:
-            self.kernels.decide_lanes(
-                arms, valid, factors, key, ids, decision, self.indices, self.lanes, self.beliefs, self.dense, self.work,
-                theta, assessed, chosen,
-            )  # fmt: skip
-        return chosen[1], chosen[0], theta, assessed
+            self.kernels.assess_lanes(
+                arms, factors, self.indices, self.lanes, self.beliefs, self.dense, self.work, theta, out
+            )
+            return Assessment(self.lanes["acting"].copy(), theta, out[0], out[1], out[2])
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. If a custom link raises or returns a non-finite value, nothing changes."""

@@ -58,7 +58,7 @@ class LinkKernels:
     project_lanes: Callable[..., None] = projection.project_lanes
     predict_lanes: Callable[..., None] = scoring.predict_lanes
     linearise_lanes: Callable[..., None] = one_pass.linearise_lanes
-    decide_lanes: Callable[..., None] = filters.decide_lanes
+    assess_lanes: Callable[..., None] = filters.assess_lanes
     learn_lanes: Callable[..., None] = filters.learn_lanes
 
 

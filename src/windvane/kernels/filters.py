@@ -21,7 +21,6 @@ import numpy as np
 from windvane.kernels.elementary import LOGISTIC, POISSON, PROBIT, exponential, mean_slope, mean_slope_array
 from windvane.kernels.jit import compiled, compiled_inner, compiled_view
 from windvane.kernels.one_pass import proximal_point
-from windvane.kernels.scoring import choose_arm
 
 BELIEF = np.dtype(
     [
@@ -41,6 +40,7 @@ BELIEF = np.dtype(
 LANE = np.dtype(
     [
         ("link", np.int64),  # code of the link
+        ("acting", np.int64),  # the expert that assessed the last arms
         ("information", np.float64),  # sum of mu' ||x||^2, in which recent observations count more
         ("rounds", np.float64),  # the same sum of the rounds between observations
         ("waited", np.float64),  # rounds since the last observation
@@ -234,19 +234,18 @@ def find_lanes(
 
 
 @compiled
-def decide_lanes(
-    arms: np.ndarray, valid: np.ndarray, factors: np.ndarray, seed: np.uint64, lane_ids: np.ndarray, decision: int,
-    indices: np.ndarray, lanes: np.ndarray, beliefs: np.ndarray, dense: np.ndarray, work: np.ndarray,
-    theta: np.ndarray, out: np.ndarray, chosen: np.ndarray,
+def assess_lanes(
+    arms: np.ndarray, factors: np.ndarray, indices: np.ndarray, lanes: np.ndarray, beliefs: np.ndarray,
+    dense: np.ndarray, work: np.ndarray, theta: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Let the acting expert of each lane assess its arms and choose one of them.
+    """Let the acting expert of each lane assess its arms.
 
-    With z = <x, theta>, set out[0] = z + factor sqrt(phi x' P x), out[1] = mu(z) and out[2] = mu(out[0]). Set chosen[0]
-    to the expert and chosen[1] to the valid arm with the largest out[0].
+    With z = <x, theta>, set out[0] = z + factor sqrt(phi x' P x), out[1] = mu(z) and out[2] = mu(out[0]).
     """
     places = indices[PLACES]
     for i in range(lanes.shape[0]):
         g = find_acting(beliefs[i], indices[ORDER], ACTING_SHARE, work[WEIGHTS])
+        lanes[i]["acting"] = g
         belief, rows = beliefs[i, g], dense[i, g]
         for j in range(arms.shape[2]):
             theta[i, j] = rows[THETA, j]
@@ -258,8 +257,6 @@ def decide_lanes(
             out[0, i, k] = z + factors[i] * math.sqrt(belief["dispersion"] * v)
             out[1, i, k], _ = mean_slope(lanes[i]["link"], z)
             out[2, i, k], _ = mean_slope(lanes[i]["link"], out[0, i, k])
-        chosen[0, i] = g
-        chosen[1, i] = choose_arm(out[0, i], valid[i], seed, lane_ids[i], decision)  # mu may round to 1 for many arms
 
 
 @compiled_inner

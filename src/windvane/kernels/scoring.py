@@ -80,26 +80,21 @@ def _first_valid(valid: np.ndarray) -> int:
     return 0
 
 
-@compiled_inner
-def choose_arm(scores: np.ndarray, valid: np.ndarray, seed: np.uint64, lane: int, decision: int) -> int:
-    """Return the valid arm with the best score. A random number, one per lane and decision, breaks ties."""
-    threshold, ties = _count_ties(scores, valid)
-    pick = int(uniform(seed, lane, decision, TIES) * ties) if ties > 1 else 0
-    for k in range(scores.shape[0]):
-        if valid[k] and scores[k] >= threshold:
-            if pick == 0:
-                return k
-            pick -= 1
-    return _first_valid(valid)  # all scores are NaN
-
-
 @compiled
 def choose_lanes(
     scores: np.ndarray, valid: np.ndarray, seed: np.uint64, lane_ids: np.ndarray, decision: int, out: np.ndarray
 ) -> None:
-    """Set out[lane] to the arm that :func:`choose_arm` chooses."""
+    """Set out[lane] to the valid arm with the best score. A random number, one per decision, breaks ties."""
     for lane in range(scores.shape[0]):
-        out[lane] = choose_arm(scores[lane], valid[lane], seed, lane_ids[lane], decision)
+        threshold, ties = _count_ties(scores[lane], valid[lane])
+        out[lane] = _first_valid(valid[lane])  # if all scores are NaN
+        pick = int(uniform(seed, lane_ids[lane], decision, TIES) * ties)
+        for k in range(scores.shape[1]):
+            if valid[lane, k] and scores[lane, k] >= threshold:
+                if pick == 0:
+                    out[lane] = k
+                    break
+                pick -= 1
 
 
 @compiled

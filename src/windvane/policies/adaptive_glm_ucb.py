@@ -177,17 +177,13 @@ class AdaptiveGLMUCB(Policy):
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, valid = self.check_arms(arms, valid)
-        index, acting, theta, assessed = self.decide(arms, valid)
+        assessment = self.bank.assess(arms, self.factors)
         decision = self.begin_decision()
-        decision.chosen = acting
-        decision.theta_hat = decision.theta_tilde = theta
-        decision.order, decision.means, decision.scores = assessed[0], assessed[1], assessed[2]
-        self.end_round()
+        index = self.play(assessment.upper, valid)  # not scores: mu may round to 1 for many arms
+        decision.scores, decision.means, decision.chosen = assessment.scores, assessment.means, assessment.acting
+        decision.theta_hat = decision.theta_tilde = assessment.theta
+        decision.order = assessment.upper
         return index
-
-    def decide(self, arms: Array, valid: Mask) -> tuple[Index, Index, Array, Array]:
-        """Return the choices of the bank for this decision, as :meth:`FilterBank.decide` does. Nothing changes."""
-        return self.bank.decide(arms, valid, self.factors, self.key, self.lane_ids, self.decisions)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self.check_arm_set(arm_set)
@@ -202,7 +198,7 @@ class AdaptiveGLMUCB(Policy):
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
         arms, valid = self.check_arms(arms, valid)
         out = np.empty(arms.shape[:2])
-        choice_probabilities(self.decide(arms, valid)[3][0], valid, out)
+        choice_probabilities(self.bank.assess(arms, self.factors).upper, valid, out)
         return out
 
     def learn(self, feedback: Feedback) -> None:
