@@ -54,7 +54,8 @@ lint-page: $(PAGE)/node_modules
 doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
 
-SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs
+# Anew each time: Sphinx repeats no warnings about pages that it has read before.
+SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir build/doctrees docs
 docs: $(READY)
 	$(SPHINX) build/docs
 

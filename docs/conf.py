@@ -21,6 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "windvane_site",
 ]
+maximum_signature_line_length = 100
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!windvane\.).*\..*"),  # of other libraries: their documentation is elsewhere
@@ -45,5 +46,7 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = "windvane"
+html_copy_source = False
+html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["windvane.css"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import markdown
+import markdown_text
 import typer.main
 
 from windvane.cli.app import EPILOG, build_app
@@ -33,7 +33,7 @@ def _write_panels() -> Iterator[str]:
 
 def _write_command(command: Any, words: str, level: int, extra: str) -> Iterator[str]:
     context = command.context_class(command, info_name=words)
-    yield f"({words.replace(' ', '-')})=\n{'#' * level} {words}\n"
+    yield f"{'#' * level} {words}\n"
     paragraphs = command.help.split("\n\n")
     examples = paragraphs.pop() if paragraphs[-1].startswith(EXAMPLES) else ""
     yield from (f"{_mark_commands(paragraph)}\n" for paragraph in paragraphs)
@@ -65,11 +65,11 @@ def _describe(names: str, text: str) -> str:
     for note in notes[1].split("; "):
         label, _, value = note.rpartition(": ")
         shown.append(
-            f"{label.replace('env var', 'environment variable')} `{value}`" if label else markdown.escape(note)
+            f"{label.replace('env var', 'environment variable')} `{value}`" if label else markdown_text.escape(note)
         )
     return f"`{names}`\n: {_mark_commands(text[: notes.start()])} ({', '.join(shown)})\n"
 
 
 def _mark_commands(text: str) -> str:
     """Return text in which commands in quotes are code."""
-    return markdown.escape(re.sub(r"(?<!\w)'(windvane [a-z -]+)'", r"`\1`", text))
+    return markdown_text.escape(re.sub(r"(?<!\w)'(windvane [a-z -]+)'", r"`\1`", text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 
-import markdown
+import markdown_text
 
 import windvane
 from windvane.agent import ConflictingRewardError, DecisionError, FileError, UnknownDecisionError
@@ -38,25 +38,25 @@ def write_exceptions() -> str:
     rows = []
     for raised_by, exceptions in RAISED_BY.items():
         for exception in exceptions:
-            bases = [base for base in exception.__mro__[1:] if base is not WindvaneError and base is not Exception]
+            bases = [base for base in exception.__mro__[1:] if base not in (WindvaneError, Exception, BaseException)]
             is_a = [f"`{base.__name__}`" for base in bases if base.__name__ in (*dir(builtins), *dir(windvane))]
-            summary = markdown.read_docstring(inspect.getdoc(exception) or "").partition("\n\n")[0]
+            summary = markdown_text.read_docstring(inspect.getdoc(exception) or "").partition("\n\n")[0]
             rows.append((f"{{any}}`{exception.__name__}`", raised_by, ", ".join(is_a[:1]), summary))
-    return markdown.table(("exception", "raised by", "is also a", "meaning"), rows)
+    return markdown_text.table(("exception", "raised by", "is also a", "meaning"), rows)
 
 
 def write_problems() -> str:
     """Return the table of the codes of problems, by status."""
     kinds = sorted(KINDS.items(), key=lambda item: item[1].status)
-    return markdown.table(
+    return markdown_text.table(
         ("status", "code", "meaning"),
-        [(str(kind.status), f"`{code}`", markdown.escape(kind.title)) for code, kind in kinds],
+        [(str(kind.status), f"`{code}`", markdown_text.escape(kind.title)) for code, kind in kinds],
     )
 
 
 def write_causes() -> str:
     """Return the table of the causes of the problem "unavailable"."""
     causes = {**CAUSES, **REQUEST_CAUSES}
-    return markdown.table(
-        ("cause", "meaning"), [(f"`{cause}`", markdown.escape(text)) for cause, text in causes.items()]
+    return markdown_text.table(
+        ("cause", "meaning"), [(f"`{cause}`", markdown_text.escape(text)) for cause, text in causes.items()]
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import markdown
+import markdown_text
 
 import windvane
 from windvane import records, service_records
@@ -50,7 +50,7 @@ def _write_tags(document: Schema) -> Iterator[str]:
     for tag, title in TAGS.items():
         part = [(request, operation) for request, operation in operations if operation["tags"] == [tag]]
         yield f"## {title}\n"
-        yield markdown.table(
+        yield markdown_text.table(
             ("request", "what it does"),
             [(f"[`{request}`](#{_anchor(operation)})", _summarise(operation)) for request, operation in part],
         )
@@ -63,19 +63,19 @@ def _anchor(operation: Schema) -> str:
 
 
 def _summarise(operation: Schema) -> str:
-    return markdown.read_docstring(operation["description"]).partition("\n\n")[0].replace("\n", " ")
+    return markdown_text.read_docstring(operation["description"]).partition("\n\n")[0].replace("\n", " ")
 
 
 def _write_route(request: str, operation: Schema) -> Iterator[str]:
     yield f"({_anchor(operation)})=\n### {request}\n"
-    yield f"{markdown.read_docstring(operation['description'])}\n"
+    yield f"{markdown_text.read_docstring(operation['description'])}\n"
     if operation.get("parameters"):
         rows = []
         for parameter in operation["parameters"]:
             schema = parameter["schema"]
-            text = markdown.read_docstring(parameter.get("description", ""))
+            text = markdown_text.read_docstring(parameter.get("description", ""))
             rows.append((f"`{parameter['name']}`", parameter["in"], describe_type(schema), text + _default(schema)))
-        yield markdown.table(("parameter", "in", "type", "meaning"), rows)
+        yield markdown_text.table(("parameter", "in", "type", "meaning"), rows)
     if "requestBody" in operation:
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         yield f"Body: {describe_type(schema)}\n"
@@ -90,7 +90,7 @@ def _describe_answers(responses: Schema) -> Iterator[str]:
     for status, response in responses.items():
         content = response.get("content", {})
         if "application/problem+json" in content:
-            problems.append(f"{status} " + ", ".join(re.findall(r"`[a-z-]+`", response["description"])))
+            problems.append(status)
             continue
         kinds = [
             describe_type(body["schema"]) if media == "application/json" else f"`{media}`"
@@ -99,22 +99,22 @@ def _describe_answers(responses: Schema) -> Iterator[str]:
         headers = "".join(f", with the header `{name}`" for name in response.get("headers", {}))
         yield f"**{status}** {' or '.join(dict.fromkeys(kinds)) or 'without a body'}{headers}"
     if problems:
-        yield f"[Problems](errors.md#problems-of-the-service): {'; '.join(problems)}"
+        yield f"[Problems](errors.md#problems-of-the-service): {', '.join(problems)}"
 
 
 def _write_schema(name: str, schema: Schema) -> Iterator[str]:
     yield f"({_schema_anchor(name)})=\n### {name}\n"
-    described = markdown.read_entries(schema.get("description", ""), "Attributes")
-    described = _describe_settings(name) | markdown.read_entries(_find_docstring(name), "Attributes") | described
-    yield markdown.read_docstring(schema.get("description", "")) + "\n"
+    described = markdown_text.read_entries(schema.get("description", ""), "Attributes")
+    described = _describe_settings(name) | markdown_text.read_entries(_find_docstring(name), "Attributes") | described
+    yield markdown_text.read_docstring(schema.get("description", "")) + "\n"
     required = schema.get("required", [])
     rows = []
     for field, of_field in schema.get("properties", {}).items():
-        text = markdown.read_docstring(of_field.get("description", "") or described.get(field, ""))
+        text = markdown_text.read_docstring(of_field.get("description", "") or described.get(field, ""))
         is_optional = field not in required and "default" not in of_field
         note = " Optional." if is_optional and schema.get("additionalProperties") is False else ""
         rows.append((f"`{field}`", describe_type(of_field), text.replace("\n", " ") + note + _default(of_field)))
-    yield markdown.table(("field", "type", "meaning"), rows)
+    yield markdown_text.table(("field", "type", "meaning"), rows)
     for example in schema.get("examples", []):
         yield f"```json\n{json.dumps(example)}\n```\n"
 
@@ -129,7 +129,7 @@ def _find_docstring(name: str) -> str:
 def _describe_settings(name: str) -> dict[str, str]:
     """Return what the arguments of an agent mean, for the schemas that have them as fields."""
     is_about_streams = name in ("NewStream", "StreamSettings", "StreamChanges", "RefitRequest")
-    return markdown.read_entries(inspect.getdoc(windvane.Agent) or "", "Parameters") if is_about_streams else {}
+    return markdown_text.read_entries(inspect.getdoc(windvane.Agent) or "", "Parameters") if is_about_streams else {}
 
 
 def _schema_anchor(name: str) -> str:

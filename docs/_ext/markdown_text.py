@@ -10,11 +10,11 @@ SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.M)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; nothing without rows."""
-    lines = ["| " + " | ".join(" ".join(cell.split()) for cell in row) + " |" for row in rows]
-    if not lines:
-        return ""
-    return "\n".join(["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *lines]) + "\n"
+    """Return a table without the columns that are empty; nothing without rows."""
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    kept = [place for place in range(len(heads)) if any(row[place] for row in cells)]
+    lines = [[heads[place] for place in kept], ["---"] * len(kept), *([row[place] for place in kept] for row in cells)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n" if cells else ""
 
 
 def read_docstring(text: str) -> str:
