@@ -11,7 +11,7 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest docs docs-links slow bench generate docs-tables clean lock help
+.PHONY: demo test lint lint-page doctest docs docs-look docs-links slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
@@ -19,7 +19,8 @@ help:
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
-	@echo "make docs-links  the same, and follow every link that leads out of it (needs the internet)"
+	@echo "make docs-look  the same, and check accessibility and widths of some pages in Chromium (needs npm)"
+	@echo "make docs-links  follow every link of the site that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
@@ -59,6 +60,15 @@ SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --qu
 docs: $(READY)
 	$(SPHINX) build/docs
 
+# Accessibility and widths of some pages of the built site, in Chromium.
+DOCS_TOOLS := tools/docs
+$(DOCS_TOOLS)/node_modules: $(DOCS_TOOLS)/package.json
+	cd $(DOCS_TOOLS) && npm install --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+docs-look: docs $(DOCS_TOOLS)/node_modules
+	$(BIN)/python $(DOCS_TOOLS)/check_pages.py
+
 docs-links: $(READY)
 	$(SPHINX) build/docs-links --builder linkcheck
 
@@ -86,4 +96,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(PAGE)/node_modules $(DOCS_TOOLS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -10,7 +10,7 @@ LABELS = {
     '<aside class="toc-drawer no-toc">': '<aside class="toc-drawer no-toc" aria-label="This page">',
 }
 """Names for the landmarks of the theme."""
-SCROLLED = re.compile(r'<(?=pre[ >]|div class="table-wrapper)(\w+)(?! tabindex)')
+SCROLLED = re.compile(r'<(?=pre[ >]|div class="table-wrapper)(\w+)\b(?! tabindex)')
 """What may be wider than its column, and then scrolls: with the keyboard only if it can have the focus."""
 SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.S)
 LINES = {

@@ -255,7 +255,8 @@ class CustomLink(Link):
     """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
     :meth:`~Link.constants` checks numerically over ``|z| <= S L`` that the callables are finite and keep the shape of
-    their argument, that the slope is positive, and that it is the derivative of the mean, and the mean of the primitive.
+    their argument, that the slope is positive, and that it is the derivative of the mean, and the mean that of the
+    primitive.
 
     Parameters
     ----------
