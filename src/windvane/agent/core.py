@@ -87,6 +87,7 @@ class AgentCore:
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
         self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
+        self.reward_hint = built.hint_for_larger_rewards() if reward_range is None else ""
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
         self.calibration, self.pace = CalibrationMonitor(self.policy.reward_link, self.reward_range), Pace()
@@ -236,7 +237,9 @@ class AgentCore:
         low, high = self.reward_range
         if isinstance(value, float) and low <= value <= high:  # the usual case needs no closer check
             return float(value)
-        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+        is_large = isinstance(value, float | int) and high < value < math.inf
+        hint = self.reward_hint if is_large else ""
+        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high, hint=hint)
 
     def _close(self, pending: Pending, reward: float | None, outcome: float | None, is_dropped: bool = False) -> None:
         """Close a decision with its ``reward`` (None: none arrived), then learn the rest of its ``outcome``, if any. In
