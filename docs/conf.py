@@ -41,6 +41,10 @@ napoleon_google_docstring = False
 napoleon_use_param = False  # arguments that share a description stay together
 napoleon_use_rtype = False
 
+linkcheck_ignore = [
+    r"https?://(localhost|127\.0\.0\.1|10\.0\.0\.\d+|[\w.-]+\.(internal|your-company\.com))\b"
+]  # examples
+
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
