@@ -37,13 +37,14 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: name for name in ("npt.ArrayLike", "Array", "Index", "Mask", "ArmSet", "Name", "Lanes")}
+napoleon_attr_annotations = False
 napoleon_google_docstring = False
 napoleon_use_param = False  # arguments that share a description stay together
 napoleon_use_rtype = False
 
-linkcheck_ignore = [
+linkcheck_ignore = [  # examples of addresses
     r"https?://(localhost|127\.0\.0\.1|10\.0\.0\.\d+|[\w.-]+\.(internal|your-company\.com))\b"
-]  # examples
+]
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

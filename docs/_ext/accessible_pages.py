@@ -10,6 +10,8 @@ LABELS = {
     '<aside class="toc-drawer no-toc">': '<aside class="toc-drawer no-toc" aria-label="This page">',
 }
 """Names for the landmarks of the theme."""
+CELLS = {'<th class="head"><p></p></th>': "<td></td>"}
+"""An empty cell is no head of a column."""
 SCROLLED = re.compile(r'<(?=pre[ >]|div class="table-wrapper)(\w+)\b(?! tabindex)')
 """What may be wider than its column, and then scrolls: with the keyboard only if it can have the focus."""
 SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.S)
@@ -30,8 +32,8 @@ def mend(html: str) -> str:
     >>> mend('<pre>x</pre>')
     '<pre tabindex="0">x</pre>'
     """
-    for plain, labelled in LABELS.items():
-        html = html.replace(plain, labelled)
+    for plain, better in (LABELS | CELLS).items():
+        html = html.replace(plain, better)
     html = SCROLLED.sub(r'<\1 tabindex="0"', html)
     return SIGNATURE.sub(lambda match: _replace_lists(match[0]), html)
 

@@ -15,10 +15,14 @@ import cli_reference
 import error_reference
 import route_reference
 from docutils import nodes
+from numpy.typing import ArrayLike
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
+from sphinx.util.typing import stringify_annotation
+
+from windvane.arguments import Array, Index, Mask
 
 REPOSITORY = Path(__file__).parents[2]
 WRITERS: dict[str, Callable[[], str]] = {
@@ -35,7 +39,12 @@ COPIES = {"CONTRIBUTING.md": "docs/developing/contributing.md", "CHANGELOG.md": 
 GENERATED = re.compile(r"^<!-- (generated|copy): ([\w.]+) -->$", re.M)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")  # of Markdown, to a file
 ATTRIBUTE, TYPE = re.compile(r"\.\. attribute:: "), re.compile(r"   :type: ")
-ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
+ALIASES = {
+    stringify_annotation(alias, "smart"): name
+    for name, alias in {"ArrayLike": ArrayLike, "Array": Array, "Index": Index, "Mask": Mask}.items()
+}
+"""Names of types, by what Sphinx shows instead."""
+PLACEHOLDER = re.compile(r"TypeAliasForwardRef\('(?:npt\.)?(\w+)'\)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -134,5 +143,13 @@ def join_types(app: Sphinx, what: str, name: str, obj: object, options: object, 
 def name_aliases(
     app: Sphinx, what: str, name: str, obj: object, options: object, arguments: str | None, result: str | None
 ) -> tuple[str | None, str | None]:
-    """Show the names of types such as ``npt.ArrayLike`` where Sphinx shows its placeholder."""
-    return tuple(None if text is None else ALIAS.sub(r"\1", text) for text in (arguments, result))  # type: ignore[return-value]
+    """Show the names of types such as ``ArrayLike`` where Sphinx shows what they stand for, or its placeholder."""
+    return _name_aliases(arguments), _name_aliases(result)
+
+
+def _name_aliases(signature: str | None) -> str | None:
+    if signature is None:
+        return None
+    for expanded, name in ALIASES.items():
+        signature = signature.replace(expanded, name)
+    return PLACEHOLDER.sub(r"\1", signature)

@@ -20,6 +20,11 @@ def test_what_scrolls_can_have_the_focus() -> None:
     assert html == '<pre tabindex="0" id="a">x</pre><div tabindex="0" class="table-wrapper docutils"></div>' + other
 
 
+def test_empty_cells_are_no_heads() -> None:
+    html = accessible_pages.mend('<tr><th class="head"><p></p></th><th class="head"><p>new</p></th></tr>')
+    assert html == '<tr><td></td><th class="head"><p>new</p></th></tr>'
+
+
 def test_signatures_are_no_lists() -> None:
     html = accessible_pages.mend(SIGNATURE + LIST)
     assert html.endswith(LIST)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import windvane_site
+from sphinx.util.inspect import signature as read_signature
+from sphinx.util.inspect import stringify_signature
 
 import windvane
 
@@ -56,7 +58,15 @@ def test_types_of_attributes_move_to_their_names() -> None:
 def test_placeholders_of_types_are_their_names() -> None:
     signature = "(x: TypeAliasForwardRef('npt.ArrayLike') | None, y: int)"
     result = windvane_site.name_aliases(None, "", "", None, None, signature, None)  # type: ignore[arg-type]
-    assert result == ("(x: npt.ArrayLike | None, y: int)", None)
+    assert result == ("(x: ArrayLike | None, y: int)", None)
+
+
+def test_types_have_their_names() -> None:
+    """Without them, the signature of ``radius`` would be half a page."""
+    signature = stringify_signature(read_signature(windvane.theory.radius), unqualified_typehints=True)
+    shown, _ = windvane_site.name_aliases(None, "", "", None, None, signature, None)  # type: ignore[arg-type]
+    assert shown is not None
+    assert shown.startswith("(t: ArrayLike, *, dim: int, gamma: ArrayLike, S: float")
 
 
 def test_every_page_is_in_one_table_of_contents() -> None:
