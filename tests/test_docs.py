@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+import windvane_site
 
 from support.pages import LIBRARY_HOWTOS, read_blocks, read_commands, run_snippets
 from windvane.cli.app import build_app
@@ -76,6 +78,15 @@ def test_make_targets_in_snippets_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
+@functools.cache
+def list_targets(page: Path) -> set[str]:
+    """Return what a link can lead to within a page: its headings, with those that are generated, and named places."""
+    text = windvane_site.complete_text(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    headings = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    return headings | set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """To a file that exists, and to a heading that it has."""
@@ -83,8 +94,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         leads_to = page.parent / target if target else page
         assert leads_to.exists(), target
         if heading:
-            titles = re.findall(r"^#+ (.+)$", leads_to.read_text(encoding="utf-8"), re.M)
-            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
+            assert heading in list_targets(leads_to.resolve()), heading
 
 
 @pytest.mark.parametrize(

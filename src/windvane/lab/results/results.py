@@ -148,7 +148,7 @@ class Results:
 
         Raises
         ------
-        FolderError
+        windvane.lab.results.folder.FolderError
             No cell with this table is finished, or a file has changed since the folder was opened.
         """
         return concat_tables(self.iterate_tables(name))
