@@ -107,9 +107,17 @@ def test_the_client_names_its_extra(core: Path, tmp_path: Path) -> None:
     assert "pip install 'windvane[client]'" in done.stderr.splitlines()[-1]
 
 
-def test_gymnasium_names_its_extra(core: Path, tmp_path: Path) -> None:
-    done = run_python(core, "import windvane.environments; import windvane.environments.gymnasium", tmp_path)
-    assert "pip install 'windvane[gymnasium]'" in done.stderr.splitlines()[-1]
+@pytest.mark.parametrize(("module", "extra"), [("environments.gymnasium", "gymnasium"), ("sklearn", "sklearn")])
+def test_an_integration_names_its_extra(core: Path, tmp_path: Path, module: str, extra: str) -> None:
+    done = run_python(core, f"import windvane, windvane.environments; import windvane.{module}", tmp_path)
+    assert f"pip install 'windvane[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("extra", ["sklearn"])
+def test_an_integration_needs_its_own_extra_only(tmp_path: Path, extra: str) -> None:
+    python = create_environment(tmp_path / "environment", extra)
+    done = run_python(python, f"import windvane.{extra}; print('imported')", tmp_path)
+    assert done.stdout == "imported\n", done.stderr
 
 
 def test_the_client_needs_its_own_extra_only(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
     "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
-    "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
+    "pydantic_core", "rich", "setproctitle", "sklearn", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
 _ADDRESS = re.compile(r"(postgres[\w+]*:|password=).+", re.IGNORECASE | re.DOTALL)
 interrupts: list[int] = []
