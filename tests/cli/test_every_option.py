@@ -77,7 +77,7 @@ LINES = [
     "backup --store a.db --to b.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
     f"check log.csv {LOG} --report check.html --json",
-    f"drift log.csv {LOG} --alpha 0.1 --seed 1 --report drift.html --json",
+    f"drift log.csv {LOG} --alpha 0.1 --detector adwin --seed 1 --report drift.html --json",
     f"replay log.csv {LOG} --policy UniformRandom --policy OFUL --baseline OFUL --epsilon 0.1 --share 0.01 --alpha 0.1"
     " --estimands recommendations,thinning,model --seed 1 --jobs 1 --report replay.html --json",
     "doctor --json",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from support.pages import DOCS, run_snippets
 
@@ -19,3 +21,16 @@ def test_scikit_learn(tmp_path: Path) -> None:
     assert page["search"].best_params_ == {"half_life": 50}
     linear = page["linear"]
     assert np.allclose([linear.coef_[1], linear.intercept_], [-3.0, 20.0], atol=0.5)
+
+
+def test_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = run_snippets(HOWTO / "river.md", tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    ours, theirs, chance = (float(re.findall(r"mean reward (\S+)", line)[0]) for line in lines[:3])
+    assert ours > 0.65 > theirs
+    assert abs(chance - 0.5) < 0.05
+    assert page["agent"].info().counts.decisions == 0
+    assert page["policy"].learner.info().counts.rewards == 1
+    for found in page["alarms"]:
+        assert any(1500 < row < 1800 for row in found.rows), found
+    assert lines[-1].startswith("Drift detected")
