@@ -11,13 +11,15 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest slow bench generate docs-tables clean lock help
+.PHONY: demo test lint lint-page doctest docs docs-links slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
 	@echo "            (the live service with a simulated audience is another command: windvane demo)"
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
+	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
+	@echo "make docs-links  the same, and follow every link that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
@@ -52,6 +54,13 @@ lint-page: $(PAGE)/node_modules
 doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
 
+SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs
+docs: $(READY)
+	$(SPHINX) build/docs
+
+docs-links: $(READY)
+	$(SPHINX) build/docs-links --builder linkcheck
+
 test: $(READY)
 	$(MAKE) --no-print-directory --jobs 2 lint doctest
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -76,4 +85,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
