@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mabwiser.mab import MAB
 
+import windvane
 from support.pages import DOCS, run_snippets
 
 HOWTO = DOCS / "howto"
@@ -34,3 +36,25 @@ def test_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for found in page["alarms"]:
         assert any(1500 < row < 1800 for row in found.rows), found
     assert lines[-1].startswith("Drift detected")
+
+
+def test_mabwiser(tmp_path: Path) -> None:
+    """The page itself asserts that both libraries agree without forgetting."""
+    page = run_snippets(HOWTO / "mabwiser.md", tmp_path)
+    agent, theirs = page["agent"], page["mab"].predict_expectations([page["young"]])[0]
+    ours = {arm: each.prediction for arm, each in agent.predict(context={"age": -0.8}).items()}
+    assert abs(theirs["red"] - theirs["blue"]) < 0.1  # both halves of the year, averaged
+    assert ours["blue"] - ours["red"] > 0.4
+    assert page["decision"].arm == "blue"
+    assert set(ours) == {"red", "blue", "green"}
+
+
+def test_what_stands_for_a_call_of_mabwiser_exists() -> None:
+    """The methods and policies that the page names, in both libraries."""
+    text = (HOWTO / "mabwiser.md").read_text(encoding="utf-8")
+    for library, owner in (("mab", MAB), ("agent", windvane.Agent)):
+        names = set(re.findall(rf"`{library}\.(\w+)\(", text))
+        assert names
+        assert [name for name in names if not hasattr(owner, name)] == []
+    for name in re.findall(r"policies `(\w+)`, `(\w+)` and `([\w-]+)` with", text)[0]:
+        assert name in windvane.POLICIES
