@@ -41,7 +41,7 @@ def test_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_mabwiser(tmp_path: Path) -> None:
     """The page itself asserts that both libraries agree without forgetting."""
     page = run_snippets(HOWTO / "mabwiser.md", tmp_path)
-    agent, theirs = page["agent"], page["mab"].predict_expectations([page["young"]])[0]
+    agent, theirs = page["agent"], page["mab"].predict_expectations([page["young"]])
     ours = {arm: each.prediction for arm, each in agent.predict(context={"age": -0.8}).items()}
     assert abs(theirs["red"] - theirs["blue"]) < 0.1  # both halves of the year, averaged
     assert ours["blue"] - ours["red"] > 0.4
