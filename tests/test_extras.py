@@ -23,7 +23,7 @@ SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 INTEGRATIONS = [
     ("environments.gymnasium", "gymnasium"), ("logs.drift.detectors", "river"), ("river", "river"),
-    ("sklearn", "sklearn"),
+    ("sklearn", "sklearn"), ("trace_context", "opentelemetry"),
 ]  # fmt: skip
 HEAVY = {"matplotlib", "plotly", "joblib", "pyarrow", "pandas", "dask"}  # what the service must not bring
 

@@ -54,7 +54,7 @@ LINES = [
     " --check-policies --runs 2 --seed 1 --jobs 1 --out streams --restart --json",
     "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
     "policies --json",
-    f"serve {SERVE} --log-level info --access-log --config service.toml --json",
+    f"serve {SERVE} --log-level info --access-log --tracing console --personalizer shop --config service.toml --json",
     "serve --store DATABASE --port 0 --node a --node-url http://127.0.0.1:8000 --json",
     "demo --seconds 1 --port 0 --no-open --json",
     "demo --seconds 1 --no-open --keep --json",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 from mabwiser.mab import MAB
 
 import windvane
-from support.pages import DOCS, run_snippets
+from support.pages import DOCS, read_commands, run_snippets
+from support.server import run_server, serve
+from windvane.service.http.tracing import FLUSH_SECONDS
 
 HOWTO = DOCS / "howto"
 
@@ -58,3 +62,47 @@ def test_what_stands_for_a_call_of_mabwiser_exists() -> None:
         assert [name for name in names if not hasattr(owner, name)] == []
     for name in re.findall(r"policies `(\w+)`, `(\w+)` and `([\w-]+)` with", text)[0]:
         assert name in windvane.POLICIES
+
+
+def test_opentelemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's program, and the service as the page starts it: the span has the parent and attributes it names."""
+    page = HOWTO / "opentelemetry.md"
+    assert any(command.endswith("--tracing otlp") for command in read_commands(page))
+    server = serve(tmp_path / "windvane.db", "--tracing", "console")
+    monkeypatch.setenv("WINDVANE_URL", server.address)
+    shown = run_snippets(page, tmp_path)
+    assert server.stop() == 0
+    assert server.service is not None
+    spans = [json.loads(line) for line in server.service.errors.splitlines()]
+    (decided,) = (span for span in spans if span["name"].endswith("/decisions"))
+    own = shown["span"].get_span_context()
+    assert (decided["context"]["trace_id"], decided["parent_id"]) == (f"0x{own.trace_id:032x}", f"0x{own.span_id:016x}")
+    assert decided["attributes"]["windvane.decision"] == shown["decision"].id
+    text = page.read_text(encoding="utf-8")
+    table = text[text.index("| attribute |") : text.index("A span contains no")]
+    assert set(decided["attributes"]) <= set(re.findall(r"`([\w.]+)`", table))
+    assert f"up to {['zero', 'one', 'two', 'three'][int(FLUSH_SECONDS)]} seconds" in text
+
+
+def test_personalizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's stream and program, with the service as the page starts it; its table names the routes."""
+    page = HOWTO / "personalizer.md"
+    (command,) = read_commands(page)
+    *_, option, stream = command.split()
+    with run_server(tmp_path / "windvane.db", option, stream) as server:
+        for name in ("WINDVANE_URL", "PERSONALIZER_ENDPOINT"):
+            monkeypatch.setenv(name, server.address)
+        shown = run_snippets(page, tmp_path)
+        answers = [shown["show_homepage"](f"event-{i}") for i in range(30)]
+        with windvane.Client(server.address) as client:
+            info = client.info(stream)
+            explained = client.explain(stream, "event-0")
+            paths = httpx2.get(f"{server.address}/openapi.json").json()["paths"]
+    assert info.counts.rewards == 30
+    assert explained.arm == answers[0]["rewardActionId"]
+    assert {answer["ranking"][1]["id"] for answer in answers} == {"SportsArticle"}
+    assert (info.counts.held, info.counts.settled) == (30, 0)  # outcomes are learned when the wait time ends
+    assert sorted(answers[-1]["ranking"][place]["probability"] for place in (0, 2)) == pytest.approx([0.1, 0.9])
+    routes = re.findall(r"^\| `POST (/personalizer\S+)`", page.read_text(encoding="utf-8"), flags=re.M)
+    served = {path.partition("{stream}")[2].replace("{event}", "{eventId}") for path in paths if "personalizer" in path}
+    assert set(routes) == served

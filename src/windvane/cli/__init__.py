@@ -17,10 +17,11 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
-    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
+    "jinja2", "joblib", "matplotlib", "opentelemetry", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
     "pydantic_core", "rich", "river", "setproctitle", "sklearn", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
-OPTIONAL = {"river": "river"}  # modules that an option of a command needs, and the extra that installs them
+# Modules that an option of a command needs, and the extra that installs them.
+OPTIONAL = {"opentelemetry": "opentelemetry", "river": "river"}
 _ADDRESS = re.compile(r"(postgres[\w+]*:|password=).+", re.IGNORECASE | re.DOTALL)
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""

@@ -7,17 +7,19 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 import windvane
 from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
+from windvane.service.http import decision_routes, erasure_routes, personalizer_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.json_routes import JsonRoutes
@@ -28,6 +30,11 @@ from windvane.service.http.openapi import build_openapi
 from windvane.service.problems import Problem, list_errors
 from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from windvane.service.http.tracing import Tracing
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
@@ -55,6 +62,8 @@ def create_app(
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
     node: NodeSettings | None = None,
+    tracer_provider: TracerProvider | None = None,
+    personalizer: str | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -78,6 +87,11 @@ def create_app(
         Set it when the server is about to stop: it ends responses that would otherwise never end.
     node
         Of a server that shares its store with others.
+    tracer_provider
+        Of OpenTelemetry, for a span per request. Default: no traces, and OpenTelemetry is not needed.
+    personalizer
+        The stream that answers ``/personalizer/v1.0``, which switches the routes of the Personalizer API on for all
+        streams.
     """
     metrics, closing = Metrics(), closing or asyncio.Event()
     engine = Engine(store, metrics.count_commit, most_streams, node)
@@ -85,6 +99,7 @@ def create_app(
     placement = engine.placement
     checks = None if placement is None else NodeChecks(placement, access, closing)
     forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
+    tracing = None if tracer_provider is None else _build_tracing(tracer_provider, node, forwarder)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -104,7 +119,7 @@ def create_app(
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        routes=[route for router in ROUTERS for route in router.routes],  # an included router takes 10 µs
+        routes=_list_routes(personalizer),  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -116,6 +131,16 @@ def create_app(
     if placement is not None and forwarder is not None and checks is not None:
         placement.find_problem = checks.find_problem
         placement.on_map += [forwarder.note_map, checks.note_map]
+    _complete(app)
+    return ServiceMiddleware(
+        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
+        json_routes=JsonRoutes(app, _handle), forwarder=forwarder, tracing=tracing,
+        personalizer=personalizer,
+    )  # fmt: skip
+
+
+def _complete(app: FastAPI) -> None:
+    """Add the pages, the answers to errors, and the description of the routes."""
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -123,10 +148,20 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    return ServiceMiddleware(
-        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        json_routes=JsonRoutes(app, _handle), forwarder=forwarder,
-    )  # fmt: skip
+
+
+def _list_routes(personalizer: str | None) -> list[BaseRoute]:
+    routers = ROUTERS if personalizer is None else [*ROUTERS, *personalizer_routes.ROUTERS]
+    return [route for router in routers for route in router.routes]
+
+
+def _build_tracing(provider: TracerProvider, node: NodeSettings | None, forwarder: Forwarder | None) -> Tracing:
+    from windvane.service.http.tracing import Tracing
+    from windvane.trace_context import build_trace_headers, list_trace_headers
+
+    if forwarder is not None:
+        forwarder.continue_traces(list_trace_headers(), build_trace_headers)
+    return Tracing(provider, None if node is None else node.name)
 
 
 async def _get_page(request: Request) -> Response:
@@ -156,6 +191,6 @@ async def _handle(request: Request, error: Exception) -> Response:
         problem = refuse_read(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
-    response = respond(problem)
+    response = respond(problem, request.url.path)
     response.headers.update(headers)
     return response
