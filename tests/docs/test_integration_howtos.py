@@ -12,15 +12,14 @@ import pytest
 from mabwiser.mab import MAB
 
 import windvane
-from support.pages import DOCS, read_commands, run_snippets
+from support.pages import run_page
 from support.server import run_server, serve
+from support.service_pages import HOWTO, read_commands
 from windvane.service.http.tracing import FLUSH_SECONDS
 
-HOWTO = DOCS / "howto"
 
-
-def test_scikit_learn(tmp_path: Path) -> None:
-    page = run_snippets(HOWTO / "scikit-learn.md", tmp_path)
+def test_scikit_learn() -> None:
+    page = run_page(HOWTO / "scikit-learn.md").names
     assert page["forgetful"].coef_[0, 0] < -1 < page["lasting"].coef_[0, 0] < 0.5
     correct = page["correct"]
     assert min(np.mean(correct[:49]), np.mean(correct[60:])) > 0.75 > np.mean(correct[49:54])
@@ -29,9 +28,9 @@ def test_scikit_learn(tmp_path: Path) -> None:
     assert np.allclose([linear.coef_[1], linear.intercept_], [-3.0, 20.0], atol=0.5)
 
 
-def test_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = run_snippets(HOWTO / "river.md", tmp_path)
-    lines = capsys.readouterr().out.splitlines()
+def test_river() -> None:
+    run = run_page(HOWTO / "river.md")
+    page, lines = run.names, "".join(run.printed).splitlines()
     ours, theirs, chance = (float(re.findall(r"mean reward (\S+)", line)[0]) for line in lines[:3])
     assert ours > 0.65 > theirs
     assert abs(chance - 0.5) < 0.05
@@ -42,9 +41,9 @@ def test_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1].startswith("Drift detected")
 
 
-def test_mabwiser(tmp_path: Path) -> None:
+def test_mabwiser() -> None:
     """The page itself asserts that both libraries agree without forgetting."""
-    page = run_snippets(HOWTO / "mabwiser.md", tmp_path)
+    page = run_page(HOWTO / "mabwiser.md").names
     agent, theirs = page["agent"], page["mab"].predict_expectations([page["young"]])
     ours = {arm: each.prediction for arm, each in agent.predict(context={"age": -0.8}).items()}
     assert abs(theirs["red"] - theirs["blue"]) < 0.1  # both halves of the year, averaged
@@ -67,10 +66,10 @@ def test_what_stands_for_a_call_of_mabwiser_exists() -> None:
 def test_opentelemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's program, and the service as the page starts it: the span has the parent and attributes it names."""
     page = HOWTO / "opentelemetry.md"
-    assert any(command.endswith("--tracing otlp") for command in read_commands(page))
+    assert "windvane serve --store windvane.db --tracing otlp" in "".join(read_commands(page))
     server = serve(tmp_path / "windvane.db", "--tracing", "console")
     monkeypatch.setenv("WINDVANE_URL", server.address)
-    shown = run_snippets(page, tmp_path)
+    shown = run_page(page).names
     assert server.stop() == 0
     assert server.service is not None
     spans = [json.loads(line) for line in server.service.errors.splitlines()]
@@ -92,7 +91,7 @@ def test_personalizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_server(tmp_path / "windvane.db", option, stream) as server:
         for name in ("WINDVANE_URL", "PERSONALIZER_ENDPOINT"):
             monkeypatch.setenv(name, server.address)
-        shown = run_snippets(page, tmp_path)
+        shown = run_page(page).names
         answers = [shown["show_homepage"](f"event-{i}") for i in range(30)]
         with windvane.Client(server.address) as client:
             info = client.info(stream)

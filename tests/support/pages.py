@@ -1,40 +1,43 @@
-"""The pages of the documentation, followed as a reader would follow them."""
+"""Pages of the documentation and their snippets, run as a reader would run them."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.commands import windvane_command
-from support.server import CommandResult
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
+LIBRARY_HOWTOS = [
+    "choose-link-and-bounds", "choose-forgetting", "contexts-and-features", "late-rewards", "changing-arms",
+    "revenue-and-counts", "priors-from-history", "explain-and-watch", "save-load-upgrade", "arrays-and-lanes",
+    "compile-and-threads", "custom-links", "write-a-policy",
+]  # fmt: skip
+"""Pages of docs/howto whose snippets tests/docs/test_library_howtos.py runs."""
+# A snippet of Python and, if a block of text follows directly, what the page says that it prints.
+_SNIPPET = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", flags=re.M | re.S)
 
 
-def read_blocks(page: Path, language: str) -> list[str]:
-    """Return the code in the fences of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+@dataclass(frozen=True)
+class PageRun:
+    """A page whose snippets were run in one namespace: its ``names``, and what each snippet showed and printed."""
+
+    names: dict[str, Any]
+    shown: list[str]
+    printed: list[str]
 
 
-def read_commands(page: Path) -> list[str]:
-    """Return the commands ``windvane ...`` that a page shows, without the name of the program and the comments."""
-    text = "".join(read_blocks(page, "console")).replace("\\\n", " ")
-    return re.findall(r"^windvane (.*?)(?: +#.*)?$", text, flags=re.M)
-
-
-def run_snippets(page: Path, folder: Path) -> dict[str, Any]:
-    """Run the Python code of a page in one namespace, in ``folder``, and return the namespace."""
-    namespace: dict[str, Any] = {}
-    with contextlib.chdir(folder):
-        for number, code in enumerate(read_blocks(page, "python")):
-            exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), namespace)
-    return namespace
-
-
-def run_shown(page: Path, command: str, folder: Path, more: str = "", code: int = 0) -> CommandResult:
-    """Run a command that the page shows, with ``more`` options that make it small."""
-    assert command in read_commands(page), f"{page.name} does not show: windvane {command}"
-    return windvane_command(f"{command} {more}", folder, code)
+def run_page(page: Path) -> PageRun:
+    """Run all snippets of a page in their order."""
+    names: dict[str, Any] = {}
+    shown, printed = [], []
+    for number, (code, text) in enumerate(_SNIPPET.findall(page.read_text(encoding="utf-8")), start=1):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile(code, f"{page.name}, snippet {number}", "exec"), names)
+        shown.append(text)
+        printed.append(output.getvalue())
+    return PageRun(names, shown, printed)
