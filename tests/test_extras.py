@@ -21,6 +21,10 @@ from windvane.cli.commands import COMMANDS
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+INTEGRATIONS = [
+    ("environments.gymnasium", "gymnasium"), ("logs.drift.detectors", "river"), ("river", "river"),
+    ("sklearn", "sklearn"), ("trace_context", "opentelemetry"),
+]  # fmt: skip
 HEAVY = {"matplotlib", "plotly", "joblib", "pyarrow", "pandas", "dask"}  # what the service must not bring
 
 
@@ -107,9 +111,17 @@ def test_the_client_names_its_extra(core: Path, tmp_path: Path) -> None:
     assert "pip install 'windvane[client]'" in done.stderr.splitlines()[-1]
 
 
-def test_gymnasium_names_its_extra(core: Path, tmp_path: Path) -> None:
-    done = run_python(core, "import windvane.environments; import windvane.environments.gymnasium", tmp_path)
-    assert "pip install 'windvane[gymnasium]'" in done.stderr.splitlines()[-1]
+@pytest.mark.parametrize(("module", "extra"), INTEGRATIONS)
+def test_an_integration_names_its_extra(core: Path, tmp_path: Path, module: str, extra: str) -> None:
+    done = run_python(core, f"import windvane, windvane.environments; import windvane.{module}", tmp_path)
+    assert f"pip install 'windvane[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("extra", ["river", "sklearn"])
+def test_an_integration_needs_its_own_extra_only(tmp_path: Path, extra: str) -> None:
+    python = create_environment(tmp_path / "environment", extra)
+    done = run_python(python, f"import windvane.{extra}; print('imported')", tmp_path)
+    assert done.stdout == "imported\n", done.stderr
 
 
 def test_the_client_needs_its_own_extra_only(tmp_path: Path) -> None:
@@ -129,6 +141,11 @@ def test_without_extras_every_command_names_its_own(core: Path, tmp_path: Path, 
     extra = COMMANDS[command].extra
     for words in ([command], [command, "--help"], ["--json", command, "serve.toml"]):
         assert_needs(extra, core, words, tmp_path)
+
+
+def test_a_detector_needs_river(tmp_path: Path) -> None:
+    logs = create_environment(tmp_path / "environment", "logs")
+    assert_needs("river", logs, ["drift", "log.csv", "--detector", "adwin"], tmp_path)
 
 
 @pytest.mark.parametrize("option", [["--cluster", "local"], ["--cluster=tcp://a:8786"]], ids=" ".join)

@@ -77,6 +77,9 @@ SMOKE = {
     "lab": COMMANDS + LAB,
     "logs": COMMANDS + LOGS,
     "gymnasium": "import windvane.environments.gymnasium",
+    "sklearn": "from windvane.sklearn import WeightedGLMRegressor as R; R(half_life=2).fit([[0], [1]], [0, 1])",
+    "river": "import windvane.river, windvane.logs.drift.detectors",
+    "opentelemetry": "import windvane.trace_context, opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http",
     "cluster": "import distributed, windvane.lab.run.cluster",
 }
 

@@ -21,13 +21,16 @@ drain = 3
 log-format = "json"
 log-level = "error"
 access-log = true
+tracing = "otlp"
+personalizer = "homepage"
 node = "a"
 node-url = "http://10.0.0.5:1111"
 ha = true
 """
 SETTINGS: dict[str, Any] = {
     "store": "file.db", "host": "127.0.0.9", "rate": 5.5, "most_bytes": 2048, "most_streams": 77, "drain": 3.0,
-    "log_requests": True, "node": "a", "node_url": "http://10.0.0.5:1111", "ha": True,
+    "log_requests": True, "node": "a", "node_url": "http://10.0.0.5:1111", "ha": True, "tracing": "otlp",
+    "personalizer": "homepage",
 }  # fmt: skip
 
 

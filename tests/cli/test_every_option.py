@@ -54,7 +54,7 @@ LINES = [
     " --check-policies --runs 2 --seed 1 --jobs 1 --out streams --restart --json",
     "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
     "policies --json",
-    f"serve {SERVE} --log-level info --access-log --config service.toml --json",
+    f"serve {SERVE} --log-level info --access-log --tracing console --personalizer shop --config service.toml --json",
     "serve --store DATABASE --port 0 --node a --node-url http://127.0.0.1:8000 --json",
     "demo --seconds 1 --port 0 --no-open --json",
     "demo --seconds 1 --no-open --keep --json",
@@ -77,7 +77,7 @@ LINES = [
     "backup --store a.db --to b.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
     f"check log.csv {LOG} --report check.html --json",
-    f"drift log.csv {LOG} --alpha 0.1 --seed 1 --report drift.html --json",
+    f"drift log.csv {LOG} --alpha 0.1 --detector adwin --seed 1 --report drift.html --json",
     f"replay log.csv {LOG} --policy UniformRandom --policy OFUL --baseline OFUL --epsilon 0.1 --share 0.01 --alpha 0.1"
     " --estimands recommendations,thinning,model --seed 1 --jobs 1 --report replay.html --json",
     "doctor --json",

@@ -74,6 +74,20 @@ def test_no_drift(folder: Path) -> None:
     assert text.startswith("No drift seen")
 
 
+def test_drift_with_detectors(folder: Path) -> None:
+    document, text = run(f"drift clicks.csv {COLUMNS} --detector adwin --detector kswin", folder)
+    assert [found["detector"] for found in document["detectors"]] == ["adwin", "kswin"]
+    table = text[text.index("Detectors of river") :]
+    for found in document["detectors"]:
+        assert re.search(rf"^{found['detector']} +{len(found['rows'])} ", table, re.M)
+    assert "Detectors of river" in (folder / "clicks-drift.html").read_text()
+    assert run(f"drift still.csv {COLUMNS}", folder)[0]["detectors"] == []
+
+
+def test_an_unknown_detector_is_refused_before_the_log_is_read(folder: Path) -> None:
+    fails("drift missing.csv --detector ddm", folder, "`detector`", "adwin, page-hinkley, kswin", "ddm")
+
+
 def test_replay(folder: Path) -> None:
     line = "--policy AdaptiveGLMUCB --policy 'D-LinUCB(gamma=0.99)' --policy UniformRandom --jobs 1"
     result, text = run(f"replay clicks.csv {COLUMNS} {line}", folder)

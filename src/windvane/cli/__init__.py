@@ -17,9 +17,11 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
     "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
-    "jinja2", "joblib", "matplotlib", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
-    "pydantic_core", "rich", "setproctitle", "starlette", "tomlkit", "typer", "uvicorn",
+    "jinja2", "joblib", "matplotlib", "opentelemetry", "plotly", "prometheus_client", "psycopg", "pyarrow", "pydantic",
+    "pydantic_core", "rich", "river", "setproctitle", "sklearn", "starlette", "tomlkit", "typer", "uvicorn",
 }  # fmt: skip
+# Modules that an option of a command needs, and the extra that installs them.
+OPTIONAL = {"opentelemetry": "opentelemetry", "river": "river"}
 _ADDRESS = re.compile(r"(postgres[\w+]*:|password=).+", re.IGNORECASE | re.DOTALL)
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
@@ -117,8 +119,10 @@ def _report(error: Exception, words: Sequence[str], command: str | None) -> int:
     """Print one line, and return the exit code: 2 where the input was wrong or an extra is missing, else 1."""
     text = str(error) or type(error).__name__
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA_MODULES:
+        module = (error.name or "").partition(".")[0]
         uses_cluster = any(word.partition("=")[0] == "--cluster" for word in words)
         extra = "cluster" if uses_cluster else COMMANDS[command].extra if command in COMMANDS else "lab"
+        extra = OPTIONAL.get(module, extra)
         return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", WRONG_INPUT)
     if getattr(error, "code", None) == "unwritable" and command in HAVE_OUT:  # a FolderError of the lab
         text += "; name another folder with --out"

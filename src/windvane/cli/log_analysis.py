@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from windvane.cli.options import OUTPUT, Jobs, Seed, complete_policy, list_chose
 from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from windvane.logs.drift.detectors import DetectorAlarms
     from windvane.logs.file_log import FileLog
     from windvane.logs.report.pages import LogPage
 
@@ -23,6 +24,13 @@ File = Annotated[
     typer.Argument(help="The log: windvane's event log, CSV or Parquet, Open Bandit, VW dsjson or VW text."),
 ]
 Alpha = Annotated[float, typer.Option(help="1 minus the confidence level.", min=1e-6, max=0.5)]
+Detectors = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also run this drift detector of river: adwin, page-hinkley or kswin; repeat the option for more.",
+        show_default=False,
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(
@@ -109,24 +117,42 @@ def check(source: LogSource, log: File, report: Report = None) -> Answer:
     return _publish(page, result, target, int(result.verdict == "error"))
 
 
-def drift(source: LogSource, log: File, alpha: Alpha = 0.05, seed: Seed = 0, report: Report = None) -> Answer:
+def drift(
+    source: LogSource,
+    log: File,
+    alpha: Alpha = 0.05,
+    detector: Detectors = None,
+    seed: Seed = 0,
+    report: Report = None,
+) -> Answer:
     """Diagnose whether the rewards of a log drift, how fast, where, and which settings to use.
 
     Examples:
       windvane drift log.ndjson
       windvane drift clicks.csv --time when --arm banner --reward clicked --features hour,device
+      windvane drift log.ndjson --detector adwin --detector kswin
     """
     from windvane.logs import diagnose_drift, value_forgetting
     from windvane.logs.report.drift_page import describe_drift
 
+    run_detectors = _find_detectors(detector) if detector else None
     target = _choose_target(report, log, "drift")
     rows = source.read(log)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
         bar(1, text="value of forgetting")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
-    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value)
-    return _publish(page, {"diagnosis": result, "value_of_forgetting": value}, target)
+        alarms = run_detectors(rows, seed) if run_detectors else ()
+    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value, alarms=alarms)
+    return _publish(page, {"diagnosis": result, "value_of_forgetting": value, "detectors": alarms}, target)
+
+
+def _find_detectors(names: list[str]) -> Callable[[FileLog, int], tuple[DetectorAlarms, ...]]:
+    """Return the function that runs these detectors. A wrong name, or river missing, is reported before any work."""
+    from windvane.logs.drift.detectors import check_detectors, run_detectors
+
+    chosen = check_detectors(names)
+    return lambda log, seed: run_detectors(log, chosen, seed=seed)
 
 
 def replay(

@@ -15,7 +15,7 @@ from windvane.cli.console import Answer
 from windvane.cli.options import DEFAULT_STORE, PORT_HELP, AsJson, Store
 from windvane.errors import ArgumentError
 
-ADDRESS, CLUSTER, LOGGING = "Address and limits", "Several nodes (PostgreSQL only)", "Logging"
+ADDRESS, CLUSTER, LOGGING = "Address and limits", "Several nodes (PostgreSQL only)", "Logging and traces"
 
 
 def _option(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
@@ -71,6 +71,10 @@ LogFormat = Annotated[Literal["text", "json"], _option("log-format", "Format of 
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[Level, _option("log-level", "Lowest level that is logged.", LOGGING)]
 AccessLog = Annotated[bool, _option("access-log", "Log every request.", LOGGING)]
+_PERSONALIZER_HELP = "Answer the Personalizer API v1.0 too, at /personalizer/v1.0, by this stream."
+Personalizer = Annotated[str | None, _option("personalizer", _PERSONALIZER_HELP, ADDRESS, show_default=False)]
+_TRACING_HELP = "Send OpenTelemetry spans to a collector (otlp), or print them on standard error (console)."
+Tracing = Annotated[Literal["otlp", "console"] | None, _option("tracing", _TRACING_HELP, LOGGING, show_default=False)]
 Config = Annotated[
     Path | None, _option("config", "A TOML file with these options.", callback=read_config, is_eager=True)
 ]
@@ -85,9 +89,11 @@ def serve(
     body_limit: BodyLimit = 4 << 20,
     max_streams: MaxStreams = 10_000,
     drain: Drain = 0.0,
+    personalizer: Personalizer = None,
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
+    tracing: Tracing = None,
     node: NodeName = None,
     node_url: NodeUrl = None,
     ha: HighAvailability = False,
@@ -124,7 +130,8 @@ def serve(
     try:
         run(
             store, host=host, port=port, rate=rate, most_bytes=body_limit, most_streams=max_streams, drain=drain,
-            log_requests=access_log, node=node, node_url=node_url, ha=ha, started=announce,
+            log_requests=access_log, node=node, node_url=node_url, ha=ha, tracing=tracing, personalizer=personalizer,
+            started=announce,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
         if log_format == "json":  # every line must be a JSON object

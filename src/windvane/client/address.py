@@ -6,7 +6,7 @@ import ipaddress
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import httpcore2
@@ -46,6 +46,8 @@ class Address:
         Seconds for each step of a request, and for the connection; by default the same.
     uses_proxy
         Whether requests go through the proxy of the environment.
+    build_more
+        Called for each request: returns more headers of it.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Address:
         connect_timeout: float | None = None,
         *,
         uses_proxy: bool = True,
+        build_more: Callable[[], Headers] | None = None,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
@@ -68,6 +71,7 @@ class Address:
         if not url.isprintable() or set(" ,") & set(url) or not parts.path.isascii():
             raise ValueError(url)
         self.url, self.timeout, self._uses_proxy = url.rstrip("/"), timeout, uses_proxy
+        self._build_more = build_more
         self.connect_timeout = timeout if connect_timeout is None else connect_timeout
         self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
         usual = {"http": 80, "https": 443}[self.scheme]
@@ -80,6 +84,8 @@ class Address:
     def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
         """Return a request; ``key`` is its Idempotency-Key."""
         headers = self._headers.copy()
+        if self._build_more is not None:
+            headers += self._build_more()
         if key is not None:
             headers.append((b"Idempotency-Key", key.encode()))
         if body is not None:

@@ -97,6 +97,9 @@ class Client(Connection):
     follow
         Whether to send requests directly to the nodes that own the streams. The token then goes to all nodes that the
         service names, but to none over http if a given address is https.
+    send_trace
+        Whether to send the current trace context of OpenTelemetry (``traceparent``), so that the spans of the service
+        belong to the trace of the caller. Needs ``windvane[opentelemetry]``.
 
     Attributes
     ----------

@@ -8,13 +8,13 @@ import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from windvane.arguments import check_number
 from windvane.client import messages
-from windvane.client.address import Address, split_urls
+from windvane.client.address import Address, Headers, split_urls
 from windvane.client.messages import BatchError, ClientError
 from windvane.client.pool import TransportPool
 from windvane.client.routing import Route, Router
@@ -46,6 +46,7 @@ class Connection:
         timeout: float = 10.0,
         deadline: float = DEADLINE,
         follow: bool = True,
+        send_trace: bool = False,
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
         self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], TransportPool] = {}
@@ -58,13 +59,15 @@ class Connection:
                 raise ArgumentError("token", None, expected, got="another value")  # which may be secret
             headers["Authorization"] = f"Bearer {token.strip()}"
         seconds = check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6)
-        given = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url, headers, seconds)
+        for name, value in (("follow", follow), ("send_trace", send_trace)):
+            if not isinstance(value, bool):
+                raise ArgumentError(name, value, "True or False")
+        more = _find_trace_headers() if send_trace else None
+        given = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url, headers, seconds, more)
         self._deadline = check_number("deadline", deadline, "of seconds from 0 to 1e6", lambda s: 0 <= s <= 1e6)
-        if not isinstance(follow, bool):
-            raise ArgumentError("follow", follow, "True or False")
 
         def build(url: str) -> Address:
-            return Address(url, headers, seconds, min(seconds, NODE_CONNECT_SECONDS))
+            return Address(url, headers, seconds, min(seconds, NODE_CONNECT_SECONDS), build_more=more)
 
         self._router = Router(given, build, is_following=follow)
         self.url = ",".join(given)
@@ -282,10 +285,19 @@ def _name_error(error: Exception, address: Address) -> ClientError:
     return ClientError(None, code, f"{address.url}: {what} ({str(error) or type(error).__name__})")
 
 
-def _check_url(url: Any, headers: Mapping[str, str], timeout: float) -> dict[str, Address]:
+def _find_trace_headers() -> Callable[[], Headers]:
+    """Return what builds the headers of the current trace. Raise if OpenTelemetry is missing."""
+    from windvane.trace_context import build_trace_headers
+
+    return build_trace_headers
+
+
+def _check_url(
+    url: Any, headers: Mapping[str, str], timeout: float, build_more: Callable[[], Headers] | None
+) -> dict[str, Address]:
     """Return the addresses of a service by URL; they have no user, query or fragment."""
     try:
-        if addresses := {each: Address(each, headers, timeout) for each in split_urls(url)}:
+        if addresses := {each: Address(each, headers, timeout, build_more=build_more) for each in split_urls(url)}:
             return addresses
     except (ValueError, TypeError, AttributeError):
         pass

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -37,6 +38,9 @@ from windvane.service.http.app import MOST_BYTES, MOST_STREAMS, create_app
 from windvane.service.http.middleware import ServiceMiddleware
 from windvane.service.store import STORE_ERRORS, ServedStore, StoreError, is_postgres, open_store
 from windvane.service.supervision import Supervisor
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
@@ -63,6 +67,8 @@ def serve(
     node: str | None = None,
     node_url: str | None = None,
     ha: bool = False,
+    tracing: str | None = None,
+    personalizer: str | None = None,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the store at ``path``, or a part of its streams, until SIGTERM, SIGINT or SIGHUP. Call it from the main
@@ -90,6 +96,10 @@ def serve(
     node, node_url, ha
         Of a server that shares a database: its name, the address at which the other servers and clients reach it, and
         whether the database must commit to a standby as well.
+    tracing
+        Where to send OpenTelemetry spans: "otlp" or "console" (:mod:`windvane.service.http.tracing`). Default: none.
+    personalizer
+        The stream behind the routes of the Personalizer API. Default: there are none.
     started
         Called with the address once ``/healthz`` is answered. Recovery may still be running, as ``/readyz`` reports.
 
@@ -109,6 +119,7 @@ def serve(
         _bind(host, port) as listener,
         _exit_in_time() as begin_exit,
         contextlib.closing(open_store(path, **options)) as store,
+        _trace(tracing) as tracer_provider,
     ):
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
@@ -120,7 +131,8 @@ def serve(
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
             store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
-            closing=closing, log_requests=log_requests, node=settings,
+            closing=closing, log_requests=log_requests, node=settings, tracer_provider=tracer_provider,
+            personalizer=personalizer,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
 
@@ -131,6 +143,15 @@ def serve(
 
         _run(_Server(app, drain, report_start, closing, begin_exit), listener)
         log.info("stopped")
+
+
+def _trace(exporter: str | None) -> contextlib.AbstractContextManager[TracerProvider | None]:
+    """Return what yields the source of spans. Without an exporter, OpenTelemetry is not imported."""
+    if exporter is None:
+        return contextlib.nullcontext()
+    from windvane.service.http.tracing import open_provider
+
+    return open_provider(exporter)
 
 
 def _check_node(node: str | None, url: str | None) -> None:

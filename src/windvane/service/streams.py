@@ -77,8 +77,8 @@ class Stream(StreamState):
 
     # --- operations ------------------------------------------------------------------------------------------------
 
-    def decide(self, raw: bytes, key: str | None, now: float) -> Done:
-        """Choose an arm. ``raw``: the JSON of a request to decide."""
+    def decide(self, raw: bytes, key: str | None, now: float, *, decision: str | None = None) -> Done:
+        """Choose an arm. ``raw``: the JSON of a request to decide. ``decision``: its id; by default a random one."""
         if again := self._answer_again(key, lambda event: _is_same(event, kinds.DECIDED, raw)):
             return again
         self.refuse_if_archived()
@@ -86,7 +86,9 @@ class Stream(StreamState):
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        id_ = draw_bytes(8).hex()
+        if decision is not None and self.lookup.find_by_decision(decision):
+            raise Problem("key-reused", f"stream {self.name!r} has a decision with the id {decision!r}")
+        id_ = decision or draw_bytes(8).hex()
         self._expire(now, room=1)
         body = to_json(self.core.decide(offer, id=id_, now=now))
         self._log(kinds.DECIDED, now, body, id_, key, raw)

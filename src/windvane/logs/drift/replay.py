@@ -50,12 +50,8 @@ class Replay:
         return len(np.unique(self.scales))
 
     def mix(self, experts: Array) -> Array:
-        """Return the losses per block of the Bayes mixture of some experts with equal prior weights, [blocks].
-
-        The mixture predicts with weights proportional to exp(-loss so far), and its losses telescope.
-        """
-        total = -log_mean(-np.cumsum(self.losses[:, experts], axis=0))
-        return np.diff(total, prepend=0.0)
+        """Return the losses per block of the Bayes mixture of some experts, [blocks]: see :func:`mix_losses`."""
+        return mix_losses(self.losses[:, experts])
 
 
 def log_mean(values: Array) -> Array:
@@ -121,6 +117,34 @@ def order_events(rows: RewardedRows, ends: Index) -> tuple[Index, Array]:
     return np.ascontiguousarray(events[order]), np.ascontiguousarray(rounds)
 
 
+def list_scales(rows: RewardedRows) -> Array:
+    """Return the scales S of the experts."""
+    return np.array(SCALES) / rows.schema.L
+
+
+def replay_experts(rows: RewardedRows, memories: Array, ends: Index) -> tuple[Array, FilterBank]:
+    """Replay the rows through experts with these memories, each with all scales.
+
+    Return the sum of their losses over each block of rewards, [blocks, experts], and the bank.
+    """
+    scales = list_scales(rows)
+    bank = FilterBank(rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=rows.schema.L)
+    events, rounds = order_events(rows, ends)
+    losses = np.zeros((len(ends), len(memories) * len(scales)))
+    arrays = (bank.lanes, bank.beliefs, bank.dense, bank.work)
+    x = np.ascontiguousarray(rows.x)
+    replay_events(x, rows.reward, events, rounds, np.ones(1), np.ones(1, dtype=bool), bank.indices, arrays, losses)
+    return losses, bank
+
+
+def mix_losses(losses: Array) -> Array:
+    """Return the losses per block of the Bayes mixture of experts with equal prior weights, [blocks].
+
+    The mixture predicts with weights proportional to exp(-loss so far), and its losses telescope.
+    """
+    return np.diff(-log_mean(-np.cumsum(losses, axis=0)), prepend=0.0)
+
+
 def replay_log(rows: RewardedRows, information: float) -> Replay:
     """Replay the rows through a bank of filters.
 
@@ -138,17 +162,11 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
     is learned when it arrives. Predicting rewards in the order of arrival would be wrong: if clicks arrive sooner
     than the absence of clicks, the rewards that arrive first are all clicks although nothing drifts.
     """
-    L = rows.schema.L
-    scales = np.array(SCALES) / L
     # The ladder must not depend on the rewards, or the evidence would not be valid: mu' is at most 1/4.
+    L, scales = rows.schema.L, list_scales(rows)
     memories = choose_memories(rows.decisions, L**2 / (4.0 * rows.dim), scales[0] ** 2 / rows.dim)
-    bank = FilterBank(rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=L)
     ends = divide(len(rows), BLOCKS)
-    events, rounds = order_events(rows, ends)
-    losses = np.zeros((len(ends), len(memories) * len(scales)))
-    arrays = (bank.lanes, bank.beliefs, bank.dense, bank.work)
-    x = np.ascontiguousarray(rows.x)
-    replay_events(x, rows.reward, events, rounds, np.ones(1), np.ones(1, dtype=bool), bank.indices, arrays, losses)
+    losses, bank = replay_experts(rows, memories, ends)
     a, q = (bank.beliefs[name][0].copy() for name in ("a", "q"))
     effective = np.empty(len(a))
     memory_lanes(a, q, np.full(len(a), information), effective)

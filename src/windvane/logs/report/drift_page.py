@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from windvane.logs.drift.evidence import DRIFT, UNKNOWN
 from windvane.logs.drift.feature_drift import FeatureDrift
 from windvane.logs.evaluation.estimates import PolicyComparison
 from windvane.logs.log import LogSchema
+from windvane.logs.report.detector_section import describe_detectors, format_time
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
 from windvane.logs.report.time_axis import TimeAxis
+
+if TYPE_CHECKING:
+    from windvane.logs.drift.detectors import DetectorAlarms
 
 MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more lines are hard to distinguish
 NEVER = "never"
@@ -26,15 +30,21 @@ NO_DRIFT_NOTE = "No drift was seen, so do not set this memory: it is only the on
 
 
 def describe_drift(
-    diagnosis: DriftDiagnosis, *, schema: LogSchema, facts: dict[str, str], value: PolicyComparison | None = None
+    diagnosis: DriftDiagnosis,
+    *,
+    schema: LogSchema,
+    facts: dict[str, str],
+    value: PolicyComparison | None = None,
+    alarms: Sequence[DetectorAlarms] = (),
 ) -> LogPage:
-    """Return the report of a diagnosis. ``value``: what forgetting is worth in rewards."""
+    """Return the report of a diagnosis. ``value``: what forgetting is worth in rewards. ``alarms``: of detectors."""
     sections = [
         *_describe_evidence(diagnosis),
         *_describe_memory(diagnosis, value),
         *_describe_what(diagnosis),
         *_describe_features(diagnosis, schema),
         *_describe_change_points(diagnosis, schema),
+        *describe_detectors(alarms, schema),
         *_describe_recommendation(diagnosis),
     ]
     return LogPage(
@@ -259,15 +269,11 @@ def _describe_change_points(diagnosis: DriftDiagnosis, schema: LogSchema) -> Ite
             "Changes that improve the fit by more than their penalty. If theta* moves gradually, they only approximate "
             "its path by steps."
         )
-
-    def format_time(time: float) -> str:
-        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S") if schema.has_times else ""
-
-    rows = [
-        [f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", format_time(p.time),
-         f"{format_time(p.time_low)} to {format_time(p.time_high)}" if schema.has_times else "", f"{p.logits:.3g}"]
-        for p in points
-    ]  # fmt: skip
+    rows = []
+    for p in points:
+        interval = f"{format_time(p.time_low, schema)} to {format_time(p.time_high, schema)}"
+        times = [format_time(p.time, schema), interval if schema.has_times else ""]
+        rows.append([f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", *times, f"{p.logits:.3g}"])
     columns = ["row", "95 % interval", "time (UTC)", "95 % interval", "change of logits"]
     yield Section("Change points", [text], DataTable(columns, rows) if rows else None)
 

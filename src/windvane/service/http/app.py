@@ -7,17 +7,19 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 import windvane
 from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
-from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
+from windvane.service.http import decision_routes, erasure_routes, personalizer_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
@@ -27,6 +29,11 @@ from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.problems import Problem, list_errors
 from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from windvane.service.http.tracing import Tracing
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
@@ -54,6 +61,8 @@ def create_app(
     log_requests: bool = False,
     closing: asyncio.Event | None = None,
     node: NodeSettings | None = None,
+    tracer_provider: TracerProvider | None = None,
+    personalizer: str | None = None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -77,11 +86,17 @@ def create_app(
         Set it when the server is about to stop: it ends responses that would otherwise never end.
     node
         Of a server that shares its store with others.
+    tracer_provider
+        Of OpenTelemetry, for a span per request. Default: no traces, and OpenTelemetry is not needed.
+    personalizer
+        The stream that answers ``/personalizer/v1.0``, which switches the routes of the Personalizer API on for all
+        streams.
     """
     metrics, closing = Metrics(), closing or asyncio.Event()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
     others = None if engine.placement is None else OtherNodes(engine.placement, access, closing)
+    tracing = None if tracer_provider is None else _build_tracing(tracer_provider, node, others)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -95,7 +110,7 @@ def create_app(
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        routes=[route for router in ROUTERS for route in router.routes],  # an included router takes 10 µs
+        routes=_list_routes(personalizer),  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -103,6 +118,15 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
     app.state.engine, app.state.metrics, app.state.closing, app.state.others = engine, metrics, closing, others
+    _complete(app)
+    return ServiceMiddleware(
+        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
+        json_routes=JsonRoutes(app, _handle), others=others, tracing=tracing, personalizer=personalizer,
+    )  # fmt: skip
+
+
+def _complete(app: FastAPI) -> None:
+    """Add the pages, the answers to errors, and the description of the routes."""
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -110,10 +134,20 @@ def create_app(
     for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
-    return ServiceMiddleware(
-        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        json_routes=JsonRoutes(app, _handle), others=others,
-    )  # fmt: skip
+
+
+def _list_routes(personalizer: str | None) -> list[BaseRoute]:
+    routers = ROUTERS if personalizer is None else [*ROUTERS, *personalizer_routes.ROUTERS]
+    return [route for router in routers for route in router.routes]
+
+
+def _build_tracing(provider: TracerProvider, node: NodeSettings | None, others: OtherNodes | None) -> Tracing:
+    from windvane.service.http.tracing import Tracing
+    from windvane.trace_context import build_trace_headers, list_trace_headers
+
+    if others is not None:
+        others.forwarder.continue_traces(list_trace_headers(), build_trace_headers)
+    return Tracing(provider, None if node is None else node.name)
 
 
 async def _get_page(request: Request) -> Response:
@@ -143,6 +177,6 @@ async def _handle(request: Request, error: Exception) -> Response:
         problem = refuse_read(error)
     else:
         problem = Problem("internal", SEE_LOG)  # the middleware writes to it
-    response = respond(problem)
+    response = respond(problem, request.url.path)
     response.headers.update(headers)
     return response

@@ -58,6 +58,12 @@ class Forwarder:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
+        self._not_sent = NOT_SENT
+        self._build_trace_headers: Callable[[], Headers] = list
+
+    def continue_traces(self, names: frozenset[bytes], build: Callable[[], Headers]) -> None:
+        """Replace the headers with these names by those that ``build`` returns, so that traces go on from this node."""
+        self._not_sent, self._build_trace_headers = NOT_SENT | names, build
 
     def is_from_node(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether another node sent a request."""
@@ -161,8 +167,9 @@ class Forwarder:
             own += [(b"x-request-id", info.id.encode()), (b"x-forwarded-for", info.peer.encode())]
         if body:
             own.append((b"content-length", b"%d" % len(body)))
+        own += self._build_trace_headers()
         # The server does not strip white space from values, but sending it at their ends is not allowed.
-        return own + [(name, value.strip()) for name, value in scope["headers"] if name not in NOT_SENT]
+        return own + [(name, value.strip()) for name, value in scope["headers"] if name not in self._not_sent]
 
     async def _read(self, owner: ElsewhereError, reply: Reply) -> bytes:
         """Return the whole body of an answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Response
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
@@ -21,8 +22,13 @@ from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.http.overload import SMALL_BODY, Load
+from windvane.service.http.personalizer_routes import KEY_HEADER, is_personalizer, move_to_stream
 from windvane.service.logs import RareLog, current_request
+from windvane.service.personalizer import describe_problem
 from windvane.service.problems import MEDIA_TYPE, Problem
+
+if TYPE_CHECKING:
+    from windvane.service.http.tracing import Tracing
 
 METRICS = "/metrics"
 PUBLIC = ("/healthz", "/readyz")  # answered without a token
@@ -38,8 +44,8 @@ SEE_LOG = "the request failed; the server's log says why"
 log = logging.getLogger("windvane.service")
 
 
-def respond(problem: Problem) -> Response:
-    """Return the response of a problem, with the id of the request."""
+def respond(problem: Problem, path: str) -> Response:
+    """Return the response of a problem, with the id of the request, in the format of the API at ``path``."""
     headers = {} if problem.retry_after is None else {"retry-after": f"{problem.retry_after:.0f}"}
     if problem.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -47,6 +53,9 @@ def respond(problem: Problem) -> Response:
     if request is not None:
         request.problem = problem.code
         document["request_id"] = request.id
+    if is_personalizer(path):
+        status, document = describe_problem(problem)
+        return Response(to_json(document), status, headers, "application/json")
     return Response(to_json(document), problem.status, headers, MEDIA_TYPE)
 
 
@@ -56,7 +65,8 @@ class ServiceMiddleware:
     ``hosts``: host names that are allowed while no token is needed; None: any. Otherwise a page of another site could
     reach this server under a host name of its own (DNS rebinding). With tokens, a proxy may use any name.
     Starlette's TrustedHostMiddleware is not used because it answers in plain text. ``log_requests``: write a line for
-    every request.
+    every request. ``tracing``: makes the spans of requests, if that is on. ``personalizer``: the stream of requests of
+    the Personalizer API whose path names none, if it is on.
     """
 
     def __init__(
@@ -71,9 +81,12 @@ class ServiceMiddleware:
         log_requests: bool,
         json_routes: JsonRoutes,
         others: OtherNodes | None = None,
+        tracing: Tracing | None = None,
+        personalizer: str | None = None,
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
-        self._json_routes, self._others = json_routes, others
+        self._json_routes, self._others, self._tracing = json_routes, others, tracing
+        self._personalizer = personalizer
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
@@ -83,7 +96,14 @@ class ServiceMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, send)
+        if self._personalizer is not None:
+            scope = move_to_stream(scope, self._personalizer)
+        if self._tracing is not None and self._tracing.is_traced(scope):
+            await self._tracing.trace(scope, send, partial(self._answer, scope, receive))
+        else:
+            await self._answer(scope, receive, Exchange(scope, send))
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         try:
             await self._admit(scope, exchange)
             if exchange.method == "HEAD":
@@ -100,7 +120,7 @@ class ServiceMiddleware:
                 else:
                     await response(scope, receive, exchange.send)
         except Problem as problem:
-            response = respond(problem)
+            response = respond(problem, scope["path"])
             if b"upgrade" in exchange.headers:
                 response.headers["connection"] = "close"
             await response(scope, receive, exchange.send)
@@ -114,7 +134,7 @@ class ServiceMiddleware:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not exchange.status:
-                await respond(Problem("internal", SEE_LOG))(scope, receive, exchange.send)
+                await respond(Problem("internal", SEE_LOG), scope["path"])(scope, receive, exchange.send)
         finally:
             self._load.end(scope)
             exchange.finish(scope, self._metrics, log=self._log_requests)
@@ -150,6 +170,8 @@ class ServiceMiddleware:
             self._load.begin(scope, f"address {exchange.info.peer}")
             return
         authorization, changes = headers.get(b"authorization"), scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        if authorization is None and self._personalizer is not None and is_personalizer(path):
+            authorization = b"Bearer " + headers.get(KEY_HEADER, b"")
         bearer = None if authorization is None else authorization.decode("latin-1")
         try:
             client, exchange.info.token = self._access.admit(

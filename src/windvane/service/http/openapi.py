@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from windvane.service.http.personalizer_routes import is_personalizer
 from windvane.service.problems import KINDS, MEDIA_TYPE, TYPE_PREFIX
 
 LOCATION = {"Location": {"description": "Path of what was created.", "schema": {"type": "string"}}}
@@ -24,6 +25,10 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
             schemas.pop(name, None)
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
+                if is_personalizer(path):  # its errors are those of that API
+                    operation["responses"].pop("422", None)
+                    operation["responses"]["default"] = {"description": "An error: see the Personalizer API."}
+                    continue
                 _complete(operation["responses"], _list_statuses(method, path, operation))
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}, {}]  # on loopback, authentication is off until the first token is added
