@@ -93,16 +93,20 @@ class Journal:
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all earlier ones are on disk."""
-        await self._wait_for(self.hand_over(stream, events))
+        await self.wait_for(stream, self.hand_over(stream, events))
+
+    async def wait_for(self, stream: Stream, stored: Promise) -> None:
+        """Wait until the events of an operation on ``stream`` and all earlier ones are on disk."""
+        await self._wait(stored)
         if stream.is_taken_over:
             raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
         if self._committer is not None:
-            await self._wait_for(self._committer.add())
+            await self._wait(self._committer.add())
 
-    async def _wait_for(self, promise: Promise) -> None:
+    async def _wait(self, promise: Promise) -> None:
         try:
             await promise
         except Exception:

@@ -67,8 +67,9 @@ class Exchange:
             message["headers"] = headers
         elif self.method == "HEAD":
             message = {**message, "body": b""}
-        self._bytes += len(message.get("body", b""))
-        if not self.is_reading and len(message.get("body", b"")) <= SHORT:
+        size = len(message.get("body", b""))
+        self._bytes += size
+        if size <= SHORT and not self.is_reading:
             return await self._send(message)
         try:
             async with asyncio.timeout(UNREAD_SECONDS):
