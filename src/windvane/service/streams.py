@@ -21,9 +21,10 @@ from windvane.records import (
     DecisionRecord,
     RewardReceipt,
     to_datetime,
+    to_dict,
     to_json,
 )
-from windvane.service.bodies import is_same_request
+from windvane.service.bodies import is_same_request, write_json
 from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
@@ -88,7 +89,7 @@ class Stream(StreamState):
             raise invalid(error) from None
         id_ = draw_bytes(8).hex()
         self._expire(now, room=1)
-        body = to_json(self.core.decide(offer, id=id_, now=now))
+        body = write_json(to_dict(self.core.decide(offer, id=id_, now=now)))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
         return Done(201, body, self.take_events(), id_)
 
@@ -126,7 +127,8 @@ class Stream(StreamState):
             raise invalid(error) from None
         if is_new:
             kind = kinds.LATE if status == "expired" else kinds.REWARD_PART if is_part else kinds.REWARDED
-            self._log(kind, now, to_json(self.describe_reward(kind, decision, value, total, is_part)), decision, key)
+            outcome = write_json(self.describe_reward(kind, decision, value, total, is_part))
+            self._log(kind, now, outcome, decision, key)
         return Done(200, _write_receipt(decision, status, total), self.take_events())
 
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
@@ -325,4 +327,4 @@ def _is_same(event: Event, kind: int, raw: bytes) -> bool:
 
 
 def _write_receipt(decision: str, status: Any, value: float) -> bytes:
-    return to_json(RewardReceipt(decision=decision, status=status, value=value))
+    return write_json(to_dict(RewardReceipt(decision=decision, status=status, value=value)))
