@@ -136,6 +136,12 @@ class Journal:
         """Record that an operation took ``seconds``: a replay would take as long."""
         self._snapshots.add_work(stream, seconds)
 
+    def save_snapshot_at_rest(self, stream: Stream) -> None:
+        """Begin a snapshot of a stream that has no events lately, if a replay would take long. Call it regularly."""
+        is_served = self._engine.failure is None and self._engine.streams.get(stream.name) is stream
+        if is_served and stream.busy is None and self._snapshots.is_due_at_rest(stream):
+            self._engine.tasks.start(self._snapshots.take(stream))
+
     def hand_over_all(self, streams: Iterable[Stream]) -> None:
         """Hand over a snapshot of every stream, made now."""
         assert self._committer is not None  # streams are served
