@@ -157,7 +157,8 @@ class Operations:
 
 
 class _Operating:
-    """The block of :meth:`Operations.operating`. A class: a context manager from a generator takes four times as long."""
+    """The block of :meth:`Operations.operating`. A class, because a generator with ``contextmanager`` takes four times as
+    long."""
 
     def __init__(self, operations: Operations, stream: Stream, began: float) -> None:
         self._operations, self._stream, self._began = operations, stream, began
