@@ -157,8 +157,7 @@ class Operations:
 
 
 class _Operating:
-    """The block of :meth:`Operations.operating`. A class, because a generator with ``contextmanager`` takes four times as
-    long."""
+    """The block of :meth:`Operations.operating`. A generator with ``contextmanager`` would take four times as long."""
 
     def __init__(self, operations: Operations, stream: Stream, began: float) -> None:
         self._operations, self._stream, self._began = operations, stream, began

@@ -29,7 +29,7 @@ from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
-from windvane.service.random_bytes import draw_bytes
+from windvane.service.random_bytes import draw_id
 from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
@@ -87,7 +87,7 @@ class Stream(StreamState):
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        id_ = draw_bytes(8).hex()
+        id_ = draw_id(now)
         self._expire(now, room=1)
         body = write_json(to_dict(self.core.decide(offer, id=id_, now=now)))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
