@@ -32,29 +32,27 @@ class Target(NamedTuple):
         return respond_done(await self.engine.operations.carry_out(self.stream, operation, decision=decision))
 
 
-def get_engine(request: Request) -> Engine:
+def require_engine(engine: Engine) -> Engine:
     """Return the engine, if it is ready."""
-    engine: Engine = request.app.state.engine
     engine.check_in_place()
     engine.refuse_if_not_ready()
     return engine
 
 
-async def find_target(request: Request, stream: str) -> Target:
+async def find_target(request: Request, engine: Engine, stream: str) -> Target:
     """Return the stream that the path names."""
-    engine = get_engine(request)
-    return Target(request, engine, await engine.find(stream))
+    return Target(request, require_engine(engine), await engine.find(stream))
 
 
 async def depend_on_engine(request: Request) -> Engine:
-    """Call :func:`get_engine` in the event loop: FastAPI calls plain functions in threads, and a failure that is
+    """Call :func:`require_engine` in the event loop: FastAPI calls plain functions in threads, and a failure that is
     noticed begins a recovery."""
-    return get_engine(request)
+    return require_engine(request.app.state.engine)
 
 
 async def depend_on_target(request: Request, stream: StreamName) -> Target:
     """Call :func:`find_target`."""
-    return await find_target(request, stream)
+    return await find_target(request, request.app.state.engine, stream)
 
 
 ReadyEngine = Annotated[Engine, Depends(depend_on_engine)]

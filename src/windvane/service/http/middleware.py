@@ -102,7 +102,7 @@ class ServiceMiddleware:
                 if response is None:
                     await self.app(scope, _replay(body, receive), exchange.send)
                 else:
-                    await response(scope, receive, exchange.send)
+                    await exchange.answer(response, scope, receive)
         except Problem as problem:
             response = respond(problem)
             if b"upgrade" in exchange.headers:
