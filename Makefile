@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CORE := .venv-core
+CORE_READY := $(CORE)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
@@ -11,16 +13,19 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest slow bench generate docs-tables clean lock help
+.PHONY: demo test lint lint-page doctest docs docs-links slow bench release-check generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
 	@echo "            (the live service with a simulated audience is another command: windvane demo)"
-	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
+	@echo "make test   set up, then lint, types, import contracts, doctests, tests (those of the core without extras)"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
+	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
+	@echo "make docs-links  the same, and follow every link that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
+	@echo "make release-check  build the last commit, install it in clean environments, use it"
 	@echo "make lock   write requirements.lock anew from pyproject.toml"
 
 $(READY): requirements.lock pyproject.toml
@@ -30,6 +35,15 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(READY)
 
+# Without any extra: what `pip install windvane` gives, and what runs its tests.
+$(CORE_READY): requirements.lock pyproject.toml
+	test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+		hatchling editables pytest pytest-xdist hypothesis
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+		--no-build-isolation -e .
+	touch $@
+
 demo: $(READY)
 	$(BIN)/windvane reproduce --out reproduction --restart
 
@@ -38,6 +52,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell src tests tools benchmarks docs deploy .github *.md Makefile
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory lint-page; else echo "lint-page skipped: no npm"; fi
 
 # Types, lint and format of the live page. There is no lock file: package.json has exact versions.
@@ -52,9 +67,17 @@ lint-page: $(PAGE)/node_modules
 doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
 
-test: $(READY)
+SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs
+docs: $(READY)
+	$(SPHINX) build/docs
+
+docs-links: $(READY)
+	$(SPHINX) build/docs-links --builder linkcheck
+
+test: $(READY) $(CORE_READY)
 	$(MAKE) --no-print-directory --jobs 2 lint doctest
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(CORE)/bin/python -m pytest -n $(WORKERS) --dist worksteal --part core
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --part extras
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
@@ -66,6 +89,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/service.py
 
+release-check:
+	$(PYTHON) tools/release_check.py
+
 generate docs-tables: $(READY)
 	$(BIN)/python tools/generate.py
 
@@ -76,4 +102,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) $(CORE) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -1,4 +1,4 @@
-"""When should a click be learned: on arrival, or when the timeout of its decision passes? The figure in docs/agent.md.
+"""When should a click be learned: on arrival, or at the timeout? The figure in docs/howto/late-rewards.md.
 
     python benchmarks/late_clicks.py [--runs 6] [--hours 24] [--figure docs/figures/late-clicks.svg]
 

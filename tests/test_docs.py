@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
+from support.pages import LIBRARY_HOWTOS
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
@@ -29,6 +30,7 @@ from windvane.testing import serve
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TESTED_ELSEWHERE = {ROOT / "docs" / "howto" / f"{name}.md" for name in LIBRARY_HOWTOS}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -46,7 +48,7 @@ def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_ELSEWHERE], ids=lambda page: page.name)
 @pytest.mark.usefixtures("service")
 def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {}

@@ -39,7 +39,7 @@ def blocks() -> list[tuple[Path, str, str, str]]:
     return [
         (PACKAGE / "policies" / "__init__.pyi", *python, note + "\n".join(policies_stub_lines()) + "\n"),
         (PACKAGE / "__init__.pyi", *python, note + "\n".join(package_stub_lines()) + "\n"),
-        (ROOT / "docs" / "policies.md", *markdown, markdown_table()),
+        (ROOT / "docs" / "reference" / "policies" / "index.md", *markdown, markdown_table()),
     ]
 
 

@@ -45,7 +45,13 @@ def check_real_array(name: str | Path, value: Any, expected: str) -> Array:
 
 
 def check_number(
-    name: str | Path, value: Any, expected: str, accept: Callable[[float], bool], *, booleans: bool = True
+    name: str | Path,
+    value: Any,
+    expected: str,
+    accept: Callable[[float], bool],
+    *,
+    booleans: bool = True,
+    hint: str = "",
 ) -> float:
     """Return ``value`` as a finite float for which ``accept`` returns True. True is 1.0 if ``booleans``."""
     rejected_types = _NOT_NUMBERS if booleans else (*_NOT_NUMBERS, bool, np.bool_)
@@ -56,7 +62,7 @@ def check_number(
         if not math.isfinite(number) or not accept(number):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(name, value, f"a number {expected}") from None
+        raise ArgumentError(name, value, f"a number {expected}", hint=hint) from None
     return number
 
 

@@ -14,8 +14,12 @@ from typing import Any, Literal
 Name = str | int
 """The name of an arm."""
 
+STREAM_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+STREAM_NAME_IN_WORDS = "1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit"
+
 KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"
 """An idempotency key: printable ASCII, without a space at either end, which HTTP would remove."""
+KEY_IN_WORDS = "1 to 200 printable ASCII characters without a space at either end"
 
 RewardStatus = Literal["recorded", "unchanged", "expired"]
 """The status of a reward: it is new; it was recorded before; it arrived after the timeout and is not learned."""

@@ -12,7 +12,7 @@ from policy_skeleton import Skeleton
 
 from support.agents import INF, LIVE, NAN, RED, RESTARTING, build_agent, refuses
 from support.refusals import rejects
-from windvane import Agent, DLinUCB, Policy
+from windvane import Agent, ArgumentError, DLinUCB, Policy
 from windvane.kernels.scoring import LARGEST_REWARD
 
 
@@ -110,6 +110,21 @@ def test_the_range_of_rewards_sets_sigma(settings: dict, given: object, accepted
     again = Agent.from_bytes(agent.to_bytes())
     assert (again.reward_range, again.settings) == (agent.reward_range, agent.settings)
     assert agent.settings["reward_range"] == (None if given is None else list(map(float, accepted)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [({"link": "poisson"}, "reward_range"), ({}, "poisson"), ({"link": "poisson", "reward_range": (0, 2)}, "")],
+    ids=["counts", "clicks", "a given range"],
+)
+def test_a_reward_above_the_default_range_gets_a_hint(settings, remedy) -> None:
+    agent = Agent(dim=1, **settings)
+    decision = agent.decide([[0.5]])
+    for value in (7, 7.0, "seven", math.nan):
+        with pytest.raises(ArgumentError) as caught:
+            agent.reward(decision, value)
+        is_large = value in (7, 7.0)
+        assert (remedy in caught.value.hint) if is_large and remedy else not caught.value.hint
 
 
 def test_a_prior_of_a_linear_model_in_closed_form() -> None:

@@ -10,10 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 import windvane
 from support.commands import SCRIPT, fails, windvane_process
 from support.server import run_local, until
+from windvane import __main__
 
 
 def test_version_and_unknown_commands(tmp_path: Path) -> None:
@@ -48,6 +52,16 @@ sys.exit(windvane.cli.main(["policies"]))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "windvane: interrupted; nothing was changed\n")
+
+
+def test_an_interrupt_while_python_imports_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt_import(name: str, *_: object) -> None:
+        if name == "windvane.cli":
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "windvane.cli")
+    monkeypatch.setattr(sys, "meta_path", [Mock(find_spec=interrupt_import), *sys.meta_path])
+    assert __main__.main() == 130
 
 
 def interrupt(line: str, folder: Path, is_busy: Callable[[], bool], **settings: str) -> str:

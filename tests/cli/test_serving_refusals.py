@@ -29,11 +29,21 @@ def server() -> Iterator[Cluster]:
 def test_a_wrong_password_database_or_role(server: Cluster, tmp_path: Path) -> None:
     for url, problem in (
         (server.url("postgres", "service", "wrong", host="127.0.0.1"), "check the user, the password"),
+        (
+            server.url("postgres", "service", "wrong", host="no-such-host.invalid,127.0.0.1"),
+            "check the user, the password",
+        ),
         (server.url("nowhere"), "create the database"),
         (server.url("postgres", "nobody at all"), "check the user, the password"),
     ):
         fails(f"serve --port 0 --store '{url}'", tmp_path, "postgresql://", "refuses the connection", problem)
         fails(f"verify --store '{url}'", tmp_path, "refuses the connection", problem)
+
+
+def test_tls(server: Cluster, tmp_path: Path) -> None:
+    """The server has none."""
+    url = server.url("postgres", "service", "right", host="127.0.0.1", sslmode="require")
+    fails(f"serve --port 0 --store '{url}'", tmp_path, "postgresql://", "cannot be used", "SSL", "check sslmode")
 
 
 def test_a_standby(tmp_path: Path) -> None:

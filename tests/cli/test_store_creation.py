@@ -20,10 +20,8 @@ ROLE = "windvane service"  # a name that must be quoted
 
 @pytest.fixture
 def role(cluster: Cluster, database: str) -> Iterator[str]:
-    cluster.execute(f'CREATE ROLE "{ROLE}" LOGIN')
-    yield ROLE
-    cluster.execute(f'DROP OWNED BY "{ROLE}"', database=database)
-    cluster.execute(f'DROP ROLE "{ROLE}"')
+    with cluster.temporary_role(ROLE, database) as role:
+        yield role
 
 
 def test_a_service_runs_under_a_role_that_cannot_change_tables(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import fails, run_on_terminal, windvane_command
+from support.postgres import Cluster
 from support.server import run_command, serve
 from support.stores import Facts, build
 from windvane import Client
@@ -59,6 +60,28 @@ def test_errors_are_one_line(built: tuple[Path, Facts], tmp_path: Path, database
     (tmp_path / "text.db").write_text("text")
     fails(f"streams copy {path} text.db", tmp_path, "text.db")
     assert list_names(path) == ["shop", "fields", "other"]
+
+
+def test_a_role_that_may_only_read_can_copy(
+    built: tuple[Path, Facts], tmp_path: Path, cluster: Cluster, database: str, database_url: str
+) -> None:
+    """While no node is running. It cannot move."""
+    assert run_command("streams", "copy", built[0], database_url).returncode == 0
+    with cluster.reader(database) as role:
+        own = cluster.url(database, user=role)
+        assert json.loads(windvane_command(f"streams copy '{own}' b.db --json", tmp_path).stdout)["tokens"]
+        fails(f"streams move '{own}' c.db", tmp_path, "postgresql://reader@/", "lacks rights", "let the owner run")
+        service = Service(database_url, "--node", "first")
+        try:
+            with Client(service.address) as client:
+                assert client.ready(wait=60)
+            fails(f"streams copy '{own}' c.db", tmp_path, "postgresql://reader@/", "is served by the nodes first")
+        finally:
+            assert service.stop() == 0
+    assert not (tmp_path / "c.db").exists()
+    with closing(open_store(tmp_path / "b.db", shared=True, read_only=True)) as store:
+        logs = {row.name: [event.to_plain() for event in store.read_events(row.id)] for row in store.read_streams()}
+    assert logs == built[1].logs
 
 
 def test_stores_that_are_served_are_refused(built: tuple[Path, Facts], tmp_path: Path, database_url: str) -> None:

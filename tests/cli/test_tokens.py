@@ -7,6 +7,7 @@ from pathlib import Path
 
 import windvane
 from support.commands import fails, windvane_command, windvane_server
+from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import parse_json, run_command, until
 
@@ -46,6 +47,18 @@ def test_token(tmp_path: Path) -> None:
     fails("token list --store b.db", tmp_path, "b.db", "does not exist")
     fails(f"token add {'x' * 201} --store b.db", tmp_path, "`name`", "200")
     assert not (tmp_path / "b.db").exists()
+
+
+def test_a_role_that_may_only_read(cluster: Cluster, database: str, database_url: str, tmp_path: Path) -> None:
+    """It may list the tokens."""
+    windvane_command(f"token add shop --store '{database_url}'", tmp_path)
+    with cluster.reader(database) as role:
+        own = cluster.url(database, user=role)
+        for line in ("token add page", "token remove shop", "token open"):
+            fails(
+                f"{line} --store '{own}'", tmp_path, "postgresql://reader@/", "cannot be changed", "let the owner run"
+            )
+        assert "shop" in windvane_command(f"token list --store '{own}'", tmp_path).stdout
 
 
 def test_the_last_token_and_open(tmp_path: Path) -> None:

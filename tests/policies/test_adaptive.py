@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, ArgumentError, CustomLink, Greedy
 from windvane.environments import Arc, BallArms, Environment, FixedArms, Rotation, Static, Switches
@@ -296,6 +297,13 @@ def test_a_custom_identity_link_learns_its_noise_as_the_built_in_one() -> None:
             policy.update(row, reward)
     np.testing.assert_allclose(custom.info().dispersion, built_in.info().dispersion, rtol=1e-6)
     np.testing.assert_allclose(custom.info().weights, built_in.info().weights, atol=1e-6)
+
+
+def test_a_custom_link_with_a_wrong_slope_is_refused_before_the_first_decision() -> None:
+    wrong = CustomLink("wrong", mean=np.tanh, slope=np.cos)
+    for S in (None, 2.0):
+        with refuses("link", value=wrong):
+            AdaptiveGLMUCB(2, link=wrong, S=S)
 
 
 def test_a_custom_logistic_link_decides_as_the_built_in_one() -> None:

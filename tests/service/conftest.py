@@ -61,6 +61,14 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
+def databases(cluster: Cluster, template: str) -> Databases:
+    """Stores are databases; :func:`backend` drops them."""
+    cluster.start()
+    backends.current = Databases(cluster, template)
+    return backends.current
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which a test sets; a service that is started after it looks at timeouts only when it is asked to."""
     now = [1_700_000_000.0]
@@ -73,6 +81,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def service(tmp_path: Path) -> Iterator[Local]:
     """A service without streams; at its end, every stream must equal a replay of its log."""
     with run_local(tmp_path / "a.db") as running:
+        yield running
+
+
+@pytest.fixture
+def node(databases: Databases, tmp_path: Path) -> Iterator[Local]:
+    """A service on PostgreSQL with a stream; at its end, memory must equal a replay of the log."""
+    with run_local(tmp_path / "a.db") as running:
+        running.create()
         yield running
 
 

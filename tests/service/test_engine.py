@@ -22,8 +22,8 @@ from windvane.service import journal, snapshots, streams
 from windvane.service.bulk_history import learn_history
 from windvane.service.creation import configure, create_stream
 from windvane.service.recovery import rebuild_stream
-from windvane.service.requests import NewStream
 from windvane.service.store import CLOSED, DamageError
+from windvane.service.stream_settings import NewStream
 from windvane.service.streams import Done, Stream
 
 RAW = json.dumps(ARMS).encode()

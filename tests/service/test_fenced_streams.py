@@ -6,18 +6,13 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from support import backends
-from support.backends import Databases
-from support.postgres import Cluster
 from support.refusals import rejects
-from support.server import ARMS, Local, read_problem, run_local, until
+from support.server import ARMS, Local, read_problem, until
 from windvane.service import event_lookup, snapshots
 from windvane.service.event_lookup import EventLookup, EventQuery, EventsNotLoadedError
 from windvane.service.problems import Problem
@@ -29,27 +24,18 @@ RAW = json.dumps(ARMS).encode()
 SHOP = "/v1/streams/shop"
 
 
-@pytest.fixture
-def service(cluster: Cluster, template: str, tmp_path: Path) -> Iterator[Local]:
-    """A service on PostgreSQL with a stream."""
-    backends.current = Databases(cluster, template)  # the fixture ``backend`` drops them
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        yield running
-
-
-def end_epoch(service: Local, name: str = "shop") -> None:
+def end_epoch(node: Local, name: str = "shop") -> None:
     """Take the shard of a stream as another node would, and give it back."""
-    shard = service.engine.placement.shard_of(name)  # type: ignore[union-attr]
-    with service.store.pool.borrow() as connection:
+    shard = node.engine.placement.shard_of(name)  # type: ignore[union-attr]
+    with node.store.pool.borrow() as connection:
         connection.execute("UPDATE shards SET epoch = nextval('epochs') WHERE shard = %s", (shard,))
 
 
 def test_events_of_a_stream_that_is_being_deleted_are_stored_or_not_acknowledged(
-    service: Local, monkeypatch: pytest.MonkeyPatch
+    node: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, stream, go, append = service.engine, service.engine.streams["shop"], threading.Event(), service.store.append
-    monkeypatch.setattr(service.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
+    engine, stream, go, append = node.engine, node.engine.streams["shop"], threading.Event(), node.store.append
+    monkeypatch.setattr(node.store, "append", lambda *arguments: (go.wait(30), append(*arguments)))
 
     async def scene() -> None:
         decision = asyncio.create_task(
@@ -58,38 +44,38 @@ def test_events_of_a_stream_that_is_being_deleted_are_stored_or_not_acknowledged
         await asyncio.sleep(0.05)
         removal = asyncio.create_task(engine.registry.remove("shop"))
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(end_epoch, service)
+        await asyncio.to_thread(end_epoch, node)
         go.set()
         for task in (decision, removal):
             with rejects(error=Problem, code="unavailable"):
                 await task
 
-    service.run(scene())
-    until(lambda: service.get(SHOP).status_code == 200)
-    assert service.info()["events"] == 0
+    node.run(scene())
+    until(lambda: node.get(SHOP).status_code == 200)
+    assert node.info()["events"] == 0
 
 
-def test_a_shard_whose_stream_somebody_deleted_is_served_again(service: Local) -> None:
-    with service.store.pool.borrow() as connection:
+def test_a_shard_whose_stream_somebody_deleted_is_served_again(node: Local) -> None:
+    with node.store.pool.borrow() as connection:
         connection.execute("DELETE FROM streams WHERE name = 'shop'")
-    assert service.post(f"{SHOP}/decisions", ARMS).status_code == 503
-    until(lambda: service.get(SHOP).status_code == 404)
-    service.create()
-    assert service.post(f"{SHOP}/decisions", ARMS).status_code == 201
+    assert node.post(f"{SHOP}/decisions", ARMS).status_code == 503
+    until(lambda: node.get(SHOP).status_code == 404)
+    node.create()
+    assert node.post(f"{SHOP}/decisions", ARMS).status_code == 201
 
 
 @pytest.mark.parametrize("error", [DamageError("a damaged page"), RuntimeError("a bug")])
 def test_a_stream_that_cannot_be_read_does_not_keep_the_others_from_being_served(
-    service: Local, monkeypatch: pytest.MonkeyPatch, error: Exception
+    node: Local, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    service.create("other")
-    shop = service.engine.rows["shop"].id
+    node.create("other")
+    shop = node.engine.rows["shop"].id
     monkeypatch.setattr("windvane.service.cluster.loading.rebuild_stream", _fail_for(shop, error))
-    end_epoch(service)
-    until(lambda: "shop" in service.engine.unavailable)
-    recoveries = service.engine.recoveries
-    assert service.post("/v1/streams/other/decisions", ARMS).status_code == 201
-    assert service.engine.recoveries == recoveries
+    end_epoch(node)
+    until(lambda: "shop" in node.engine.unavailable)
+    recoveries = node.engine.recoveries
+    assert node.post("/v1/streams/other/decisions", ARMS).status_code == 201
+    assert node.engine.recoveries == recoveries
 
 
 def _fail_for(stream: int, error: Exception) -> Any:
@@ -102,9 +88,9 @@ def _fail_for(stream: int, error: Exception) -> Any:
 
 
 def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
-    service: Local, monkeypatch: pytest.MonkeyPatch
+    node: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, stream = service.engine, service.engine.streams["shop"]
+    engine, stream = node.engine, node.engine.streams["shop"]
     copies: list[int] = []
     copy = stream.copy
     monkeypatch.setattr(stream, "copy", lambda: copies.append(stream.number) or copy())  # type: ignore[func-returns-value]
@@ -118,7 +104,7 @@ def test_a_request_that_waits_makes_no_snapshot_of_a_stream_that_is_held(
         await engine.operations.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         assert copies
 
-    service.run(scene())
+    node.run(scene())
 
 
 def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,14 +128,12 @@ def test_a_lookup_is_not_repeated_for_ever_in_a_busy_stream(monkeypatch: pytest.
 
 
 def test_the_log_says_that_a_lookup_took_too_long(
-    service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(event_lookup, "FETCH_SECONDS", 0.05)
-    go, find_events = threading.Event(), service.store.find_events
-    monkeypatch.setattr(
-        service.store, "find_events", lambda *keys, **more: (go.wait(30), find_events(*keys, **more))[1]
-    )
-    answer = service.post(f"{SHOP}/decisions", ARMS, headers={"idempotency-key": "a key"})
+    go, find_events = threading.Event(), node.store.find_events
+    monkeypatch.setattr(node.store, "find_events", lambda *keys, **more: (go.wait(30), find_events(*keys, **more))[1])
+    answer = node.post(f"{SHOP}/decisions", ARMS, headers={"idempotency-key": "a key"})
     go.set()
     assert read_problem(answer, 503)["cause"] == "stalled"
     assert "stored events cannot be read: no answer within 0.05 s" in caplog.messages

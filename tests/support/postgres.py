@@ -212,6 +212,23 @@ class Cluster:
             cursor = connection.execute(sql.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
+    @contextlib.contextmanager
+    def temporary_role(self, name: str, database: str) -> Iterator[str]:
+        """Create a role that may log in. In the end it is dropped, with its privileges in ``database``."""
+        self.execute(f'CREATE ROLE "{name}" LOGIN')
+        try:
+            yield name
+        finally:
+            self.execute(f'DROP OWNED BY "{name}"', database=database)
+            self.execute(f'DROP ROLE "{name}"')
+
+    @contextlib.contextmanager
+    def reader(self, database: str) -> Iterator[str]:
+        """Create a role that may only read the tables of ``database``."""
+        with self.temporary_role("reader", database) as role:
+            self.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}", database=database)
+            yield role
+
     def create_database(self, template: str = "template1") -> str:
         """Create a database; return its name."""
         name = f"test_{os.getpid()}_{next(_numbers)}"

@@ -24,6 +24,7 @@ from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
     ON_ARRIVAL,
+    RECORDED,
     ClosedDecision,
     ClosedOutcome,
     ConflictingRewardError,
@@ -87,6 +88,7 @@ class AgentCore:
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
         self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
+        self.reward_hint = built.hint_for_larger_rewards() if reward_range is None else ""
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
         self.calibration, self.pace = CalibrationMonitor(self.policy.reward_link, self.reward_range), Pace()
@@ -134,7 +136,7 @@ class AgentCore:
                 learn_outcome(self.policy, pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
-        preferred = index = int(policy.select(vectors[None])[0])
+        preferred = index = int(policy.select(policy.trust(vectors[None]))[0])
         explored = False
         if self.epsilon > 0.0:
             coin, place = uniform_pair(policy.key, policy.lane_ids[0], number, PLAY, 0)
@@ -187,7 +189,7 @@ class AgentCore:
         else:
             self._hold(pending, value, at)
         self.tally.rewards += 1
-        return RewardOutcome("recorded", True)
+        return RECORDED
 
     def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
         """Add a part to the reward of a decision. Also return the sum so far, or the sum of the parts that arrived
@@ -203,7 +205,7 @@ class AgentCore:
         self.tally.rewards += pending.reward is None
         self._hold(pending, total, at)
         pending.is_partial = True
-        return RewardOutcome("recorded", True), total
+        return RECORDED, total
 
     def check_part(self, decisions: PendingDecisions, id: str, value: float) -> float:
         """Return the sum of the parts of a reward of one of ``decisions``, if it is a possible reward."""
@@ -236,7 +238,9 @@ class AgentCore:
         low, high = self.reward_range
         if isinstance(value, float) and low <= value <= high:  # the usual case needs no closer check
             return float(value)
-        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+        is_large = isinstance(value, float | int) and high < value < math.inf
+        hint = self.reward_hint if is_large else ""
+        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high, hint=hint)
 
     def _close(self, pending: Pending, reward: float | None, outcome: float | None, is_dropped: bool = False) -> None:
         """Close a decision with its ``reward`` (None: none arrived), then learn the rest of its ``outcome``, if any. In

@@ -23,7 +23,7 @@ each arm, shrunk towards the common one, and the share of decisions that got a r
 common F reaches 1/8, 2/8, ... Until enough rewards are known, there is only the look at the timeout.
 
 Guarantee: none. Where F is wrong (delays that jump), young decisions are weighted wrongly until the estimate has
-followed. The constants were chosen in simulations; docs/agent.md has the results.
+followed. The constants were chosen in simulations; docs/howto/late-rewards.md has the results.
 """
 
 from __future__ import annotations

@@ -48,6 +48,11 @@ class BuiltPolicy(NamedTuple):
             raise ArgumentError("reward_range", reward_range, expected, hint=hint)
         return reward_range[0], reward_range[1]
 
+    def hint_for_larger_rewards(self) -> str:
+        """Return what to set for rewards beyond the default range."""
+        is_share = isinstance(self.policy.reward_link, Logistic | Probit)
+        return 'use link="poisson" or "identity" for larger rewards' if is_share else "give `reward_range`"
+
 
 def check_reward_range(reward_range: Any) -> tuple[list[float] | None, float]:
     """Return the range of rewards and the noise level sigma that follows: rewards in an interval are sub-Gaussian with

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def open_store(where: str, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
-    """Open a store that a server may be using. Errors of the store are errors of the input."""
-    from windvane.service.store import StoreError
+    """Open a store that a server may be using. Errors of the store, and missing privileges, are errors of the input."""
+    from windvane.service.store import DatabaseError, StoreError
     from windvane.service.store import open_store as open_by_address
 
     try:
         with contextlib.closing(open_by_address(where, shared=True, create=create, read_only=read_only)) as store:
-            yield store
+            try:
+                yield store
+            except DatabaseError as error:
+                if error.is_refusal:
+                    raise StoreError(store.name, "refused", f"cannot be changed ({error})") from None
+                raise
     except StoreError as error:
         raise InputError(str(error)) from None
 

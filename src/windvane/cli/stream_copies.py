@@ -47,7 +47,8 @@ def copy(source: Source, target: Target, names: Names = None, tokens: Tokens = N
     its id, the copy gets a new id, and its checksums are computed again. Each stream is copied completely or not at
     all, and appears in the target once it is verified. Existing streams of the target are never replaced. If the
     command is interrupted, repeat it: streams that were already copied are compared instead of copied again. The source
-    is not changed. A store that would have to be migrated or repaired first is refused.
+    is not changed, and a role that may only read its tables is enough. A store that would have to be migrated or
+    repaired first is refused.
 
     Examples:
       windvane streams copy windvane.db postgresql://windvane@db.internal/windvane

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError, Path, WindvaneError
-from windvane.records import KEY, Decision, to_datetime, to_plain
+from windvane.records import KEY, KEY_IN_WORDS, STREAM_NAME_IN_WORDS, Decision, to_datetime, to_plain
 from windvane.service_records import ItemResult, ProblemDetails
 
 STREAMS, CLUSTER = "/v1/streams", "/v1/cluster"
@@ -91,7 +91,7 @@ class BatchError(ClientError):
 
 def build_path(stream: str, *parts: Decision | str) -> str:
     """Return the path of a stream, or of a part of it."""
-    segments = [_check_name("stream", stream, "the name of a stream"), *map(get_id, parts)]
+    segments = [_check_name("stream", stream, STREAM_NAME_IN_WORDS), *map(get_id, parts)]
     for argument, segment in zip_longest(["stream"], segments, fillvalue="decision"):
         if "/" in segment:  # even if it is quoted, a server takes it for the end of the segment
             raise ArgumentError(argument, segment, "a name or an id without a slash")
@@ -125,7 +125,7 @@ def check_key(key: str | None) -> str:
     if key is None:
         return secrets.token_hex(16)
     if not isinstance(key, str) or not re.fullmatch(KEY, key):
-        raise ArgumentError("key", key, "1 to 200 printable ASCII characters without a space at either end")
+        raise ArgumentError("key", key, KEY_IN_WORDS)
     return key
 
 

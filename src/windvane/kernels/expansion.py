@@ -48,7 +48,7 @@ from windvane.kernels.elementary import mean_slope, remainder_growth
 from windvane.kernels.jit import compiled, compiled_inner, compiled_sums, compiled_view
 from windvane.kernels.lanes import LEVELS
 from windvane.kernels.linalg import mirror, norm
-from windvane.kernels.monomials import list_derivatives, list_monomials, list_second_derivatives
+from windvane.kernels.monomials import list_derivatives, list_monomials
 from windvane.kernels.sums import SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, slope_apply
 
 SLACK = 1.2  # the Hessian between theta and the root is at least its lower bound at theta divided by this
@@ -243,10 +243,10 @@ def _add_derivative(order: int, lane: np.void, level: np.ndarray, u: np.ndarray,
         for j in range(columns):
             values[j] = lists[j]
     else:
-        list_derivatives(delta, u, degree, counts, lists, values)
+        list_derivatives(1, delta, u, degree, counts, lists, values)
         if order == THIRD_GRAM:
             second = lists[2 * columns + lane["moments"] :]
-            list_second_derivatives(delta, u, degree, counts, values, second)
+            list_derivatives(2, delta, u, degree, counts, values, second)
             values = second
     _scale_degrees(lane["order"], d, values)
     _contract(lane, level, values, out)

@@ -17,6 +17,7 @@ import numpy as np
 from windvane.kernels.elementary import taylor_array
 from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import CHUNK
+from windvane.kernels.sums import eight_sums
 
 
 @compiled_inner
@@ -43,9 +44,13 @@ def list_monomials(x: np.ndarray, degree: int, counts: np.ndarray, out: np.ndarr
 
 @compiled_inner
 def list_derivatives(
-    x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, lists: np.ndarray, out: np.ndarray
+    order: int, x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, lower: np.ndarray, out: np.ndarray
 ) -> None:
-    """List the derivatives along ``u`` of the monomials up to ``degree``, from the monomials at x in ``lists``."""
+    """List the ``order``-th derivatives along ``u`` of the monomials up to ``degree``, at x.
+
+    ``lower`` holds their derivatives of the order before; for order 1, the monomials themselves. By Leibniz' rule, the
+    k-th derivative of x_i m is k u_i times the derivative of m before, plus x_i times the k-th of m.
+    """
     d = x.shape[0]
     out[0] = 0.0
     for i in range(d):
@@ -55,32 +60,10 @@ def list_derivatives(
         begin = at
         for i in range(d):
             n = int(counts[i])
-            source, slope, target = lists[first : first + n], out[first : first + n], out[at : at + n]
+            source, slope, target = lower[first : first + n], out[first : first + n], out[at : at + n]
+            factor = order * u[i]
             for j in range(n):
-                target[j] = u[i] * source[j] + x[i] * slope[j]
-            at += n
-        first = begin
-        for i in range(1, d):
-            counts[i] += counts[i - 1]
-
-
-@compiled_inner
-def list_second_derivatives(
-    x: np.ndarray, u: np.ndarray, degree: int, counts: np.ndarray, slopes: np.ndarray, out: np.ndarray
-) -> None:
-    """List the second derivatives along ``u`` of the monomials, from their first derivatives in ``slopes``."""
-    d = x.shape[0]
-    out[0] = 0.0
-    for i in range(d):
-        counts[i] = 1.0
-    first, at = 0, 1
-    for _ in range(degree):
-        begin = at
-        for i in range(d):
-            n = int(counts[i])
-            slope, bend, target = slopes[first : first + n], out[first : first + n], out[at : at + n]
-            for j in range(n):
-                target[j] = 2.0 * u[i] * slope[j] + x[i] * bend[j]
+                target[j] = factor * source[j] + x[i] * slope[j]
             at += n
         first = begin
         for i in range(1, d):
@@ -108,25 +91,6 @@ def _four_sums(
     return s0, s1, s2, s3
 
 
-@compiled_sums
-def _eight_sums(
-    a: np.ndarray, c: np.ndarray, b0: np.ndarray, b1: np.ndarray, b2: np.ndarray, b3: np.ndarray
-) -> tuple[float, float, float, float, float, float, float, float]:
-    s0, s1, s2, s3, t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(CHUNK):
-        x = a[i]
-        y = c[i]
-        s0 += x * b0[i]
-        s1 += x * b1[i]
-        s2 += x * b2[i]
-        s3 += x * b3[i]
-        t0 += y * b0[i]
-        t1 += y * b1[i]
-        t2 += y * b2[i]
-        t3 += y * b3[i]
-    return s0, s1, s2, s3, t0, t1, t2, t3
-
-
 @compiled_inner
 def _add_products(factor: np.ndarray, vectors: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
     """Add <factor, monomial> to ``out`` for ``n`` monomials in the workspace, the first of them at ``first``."""
@@ -149,8 +113,8 @@ def _add_two_products(
 ) -> None:
     """Do the same for two factors, which is faster than one after the other."""
     for j in range(0, n - 3, 4):
-        s0, s1, s2, s3, t0, t1, t2, t3 = _eight_sums(
-            a, c, vectors[first + j], vectors[first + j + 1],
+        s0, s1, s2, s3, t0, t1, t2, t3 = eight_sums(
+            CHUNK, a, c, vectors[first + j], vectors[first + j + 1],
             vectors[first + j + 2], vectors[first + j + 3],
         )  # fmt: skip
         out[j] += s0

@@ -124,6 +124,26 @@ def _scale_pair(
 
 
 @compiled_sums
+def eight_sums(
+    n: int, a: np.ndarray, c: np.ndarray, b0: np.ndarray, b1: np.ndarray, b2: np.ndarray, b3: np.ndarray
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Return <a, b> for the first ``n`` entries of four arrays b, then <c, b>."""
+    s0, s1, s2, s3, t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        x = a[i]
+        y = c[i]
+        s0 += x * b0[i]
+        s1 += x * b1[i]
+        s2 += x * b2[i]
+        s3 += x * b3[i]
+        t0 += y * b0[i]
+        t1 += y * b1[i]
+        t2 += y * b2[i]
+        t3 += y * b3[i]
+    return s0, s1, s2, s3, t0, t1, t2, t3
+
+
+@compiled_sums
 def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
     """Add sum_i factor[i] X[:, i] X[:, i]' to the lower triangle of ``out``, in tiles of two rows and four columns.
 
@@ -143,18 +163,7 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
             r1 = X[k + 1, first : first + n]
             r2 = X[k + 2, first : first + n]
             r3 = X[k + 3, first : first + n]
-            a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            for i in range(n):
-                f = sa[i]
-                h = sb[i]
-                a0 += f * r0[i]
-                a1 += f * r1[i]
-                a2 += f * r2[i]
-                a3 += f * r3[i]
-                b0 += h * r0[i]
-                b1 += h * r1[i]
-                b2 += h * r2[i]
-                b3 += h * r3[i]
+            a0, a1, a2, a3, b0, b1, b2, b3 = eight_sums(n, sa, sb, r0, r1, r2, r3)
             out[j, k] += a0
             out[j, k + 1] += a1
             out[j, k + 2] += a2

@@ -30,9 +30,9 @@ for the identity link and at 1 for counts. For counts it never falls below 1.
 
 **Guarantee: none.** Nothing is proven about this policy. Its constants (memories, scales, 0.998, c) were chosen once,
 after trials in the 24 environments of ``windvane benchmark drift`` (3000 rounds, d = 2 and 10) and on labelled data
-streams, and are the same everywhere. docs/policies.md lists these data. The policy does badly where rewards are rare
-and good and bad arms change places (``clicks``, d = 2): the predictions for the arms that it plays hardly show the
-change.
+streams, and are the same everywhere. docs/explanation/default-policy.md lists these data. The policy does badly where
+rewards are rare and good and bad arms change places (``clicks``, d = 2): the predictions for the arms that it plays
+hardly show the change.
 
 Late rewards count as observations of the theta* of their round.
 
@@ -57,7 +57,7 @@ from windvane.errors import ArgumentError
 from windvane.estimation.filters import FilterBank
 from windvane.kernels.filters import ACTING_SHARE
 from windvane.kernels.scoring import choice_probabilities
-from windvane.links import Link
+from windvane.links import CustomLink, Link
 from windvane.policies.base import Card, Policy
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
@@ -65,6 +65,7 @@ from windvane.state import Stateful
 
 MEMORIES = (*(32.0 * 4.0**i for i in range(6)), math.inf)
 SCALES = (1.0, 8.0, 64.0)  # in units of sqrt(phi) / L, if S is not set
+CHECKED_REACH = 1.0  # a custom link is checked over |z| up to here; beliefs that need a larger z come only from rewards
 EVIDENCE = math.log(20.0)  # a likelihood ratio of 20, in nats
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "too little data to tell"
 
@@ -153,6 +154,8 @@ class AdaptiveGLMUCB(Policy):
         is_unbounded = math.isinf(self.accepted_rewards[1])
         dispersion = self.noise_scale**2 if is_unbounded else 1.0
         unit = math.sqrt(dispersion) / self.L
+        if isinstance(self.reward_link, CustomLink):
+            self.reward_link.constants(CHECKED_REACH / self.L, self.L)  # raises if it is no link
         self.bank = FilterBank(
             self.dim, self.reward_link, memories=_check_increasing(self.memories),
             scales=np.array([unit * scale for scale in SCALES] if self.S is None else [check_positive("S", self.S)]),

@@ -3,7 +3,7 @@
     x_t = argmax over the arms of mu(<x, theta_t>) + multiplier_t ||x||_M
 
 Such a policy is built from parts: an estimator with a forgetting rule, an optional projection, a radius, and the metric
-M of the widths, V^-1 or V^-1 V_tilde V^-1. ``docs/policies.md`` compares the parts of all policies.
+M of the widths, V^-1 or V^-1 V_tilde V^-1. ``docs/reference/policies`` compares the parts of all policies.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A new policy needs one line in :data:`REGISTERED`. Everything else that lists the policies is generated from it: ``make
 generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__init__.pyi`` and the table in
-``docs/policies.md``. A test fails if one of them is out of date.
+``docs/reference/policies/index.md``. A test fails if one of them is out of date.
 """
 
 from __future__ import annotations

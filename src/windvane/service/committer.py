@@ -18,8 +18,8 @@ from typing import Any
 
 from windvane.service.promises import Promise
 from windvane.service.store import Erasure, Event, EventStore, FencedError, Snapshot
+from windvane.service.store.protocol import NO_EPOCHS
 
-NO_EPOCHS: Mapping[int, int] = {}
 NO_EPOCH = -1  # of a stream that was written without one
 
 

@@ -81,7 +81,7 @@ class Compactions:
             if self._engine.failure is None:
                 problem = ""
                 try:
-                    await asyncio.to_thread(store.purge)
+                    await asyncio.to_thread(store.purge, lambda: self._engine.is_closing)
                 except STORE_ERRORS as error:
                     self._engine.report_damage(error)
                     problem = str(error)

@@ -19,18 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from windvane.service.log_copy import LogCopy
 from windvane.service.store import (
     STORE_ERRORS,
-    Baseline,
     Event,
     OfflineStore,
     ReadableStore,
-    Snapshot,
+    Store,
     StoreError,
     StreamRow,
     Token,
     UnreadableEventError,
-    check_event,
     is_postgres,
     open_store,
 )
@@ -120,7 +119,7 @@ def copy_streams(
     _refuse_same_store(source, target)
     _refuse_unsuitable(source)
     _refuse_unsuitable(target, may_be_missing=True)
-    with contextlib.closing(open_store(source, create=False)) as old:
+    with contextlib.closing(_open_source(source, to_change=move)) as old:
         rows = _select_rows(old, names)
         with _raise_store_errors(old, old), old.hold():
             pass  # fail before the target is created if a server is using the source
@@ -137,6 +136,16 @@ def copy_streams(
                     result.streams.append(transfer.copy(row, move=move))
     result.seconds = time.monotonic() - began
     return result
+
+
+def _open_source(source: str | Path, *, to_change: bool) -> Store:
+    """Open the source, read-only if its role may only read and nothing is to be changed."""
+    try:
+        return open_store(source, create=False)
+    except StoreError as error:
+        if to_change or error.code != "refused":
+            raise
+        return open_store(source, shared=True, create=False, read_only=True)
 
 
 def _refuse_same_store(source: str | Path, target: str | Path) -> None:
@@ -243,7 +252,7 @@ class _Transfer:
         snapshot, baseline = self._source.read_snapshot(row.id), self._source.read_baseline(row.id)
         last = self._source.last_number(row.id)
         with self._target.import_stream(row) as new:
-            log = _LogCopy(self._source, row, new.row, baseline)
+            log = LogCopy(self._source, row, new.row, baseline)
             for events in _chunk(log.read_events(snapshot)):
                 new.write_events(events)
                 self._progress(f"copying {row.name}", events[-1].number, last)
@@ -263,7 +272,7 @@ class _Transfer:
         baseline, other = self._source.read_baseline(row.id), self._target.read_baseline(existing.id)
         if row[1:4] != existing[1:4] or (baseline and baseline.removed) != (other and other.removed):
             return False
-        copies = _LogCopy(self._source, row, existing, baseline).read_events()
+        copies = LogCopy(self._source, row, existing, baseline).read_events()
         events = self._target.read_events(existing.id)
         return all(copy == next(events, None) for copy in copies)
 
@@ -279,48 +288,6 @@ class _Transfer:
                 target.add(Token(name, name, False, 0.0))
                 target.remove(name)
         return [name for name, is_new in results.items() if is_new], [name for name in results if not results[name]]
-
-
-class _LogCopy:
-    """Converts the log of the stream ``row`` to that of the stream ``copy``, which may have another id."""
-
-    def __init__(self, source: ReadableStore, row: StreamRow, copy: StreamRow, baseline: Baseline | None) -> None:
-        self._source, self._row, self._copy, self._baseline = source, row, copy, baseline
-        # If events were removed, the chain continues with a value that cannot, and need not, be computed again.
-        self._start = (row.digest, copy.digest)
-        if baseline is not None and baseline.removed > 0:
-            self._start = (baseline.removed_chain, baseline.removed_chain)
-        self._chains: dict[int, bytes] = {}  # by number of an event with a snapshot or baseline: its new value
-
-    def read_events(self, snapshot: Snapshot | None = None) -> Iterator[Event]:
-        """Yield the events of the copy. Check the originals first: new checksums would hide their damage."""
-        old, new = self._start
-        states = [state for state in (snapshot, self._baseline and self._baseline.snapshot) if state is not None]
-        numbers = {state.number for state in states}
-        self._chains[self._baseline.removed if self._baseline else 0] = new
-        for event in self._source.read_events(self._row.id):
-            check_event(old, event)
-            copy = event if self._copy == self._row else event.copy_to(self._copy.id, new)
-            old, new = event.chain, copy.chain
-            if event.number in numbers:
-                self._chains[event.number] = new
-            yield copy
-
-    def convert_states(self, snapshot: Snapshot | None) -> tuple[Snapshot | None, Baseline | None]:
-        """Return the snapshot and the baseline of the copy. Its events must have been read before."""
-        return None if snapshot is None else self._convert(snapshot), self._convert_baseline()
-
-    def _convert_baseline(self) -> Baseline | None:
-        if self._baseline is None:
-            return None
-        snapshot = self._convert(self._baseline.snapshot)
-        chain = self._start[1] if self._baseline.removed_chain == self._start[0] else self._baseline.removed_chain
-        return self._baseline._replace(snapshot=snapshot, removed_chain=chain)
-
-    def _convert(self, snapshot: Snapshot) -> Snapshot:
-        if snapshot.number not in self._chains:
-            raise UnreadableEventError(snapshot.number, "is missing")
-        return snapshot._replace(chain=self._chains[snapshot.number])
 
 
 def _chunk(events: Iterable[Event]) -> Iterator[list[Event]]:

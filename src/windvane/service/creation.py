@@ -15,8 +15,8 @@ from windvane.agent.core import AgentCore
 from windvane.agent.refit import NOT_OF_THE_AGENT
 from windvane.agent.times import Span, read_clock
 from windvane.service.problems import Problem, invalid
-from windvane.service.requests import NewStream, check_features
 from windvane.service.retention import check_retention, read_retention
+from windvane.service.stream_settings import NewStream, check_features
 from windvane.service.streams import Done, Stream
 from windvane.warmup import warm_up
 

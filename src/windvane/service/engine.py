@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 
 from windvane.errors import ArgumentError
@@ -32,6 +31,7 @@ from windvane.service.operations import REBUILDING, Operations
 from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, record_losses, recover
+from windvane.service.recovery_pauses import RecoveryPauses
 from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
 from windvane.service.store import STORE_ERRORS, DamageError, ServedStore, StreamRow, is_damage
 from windvane.service.streams import Stream
@@ -46,9 +46,6 @@ STOP_SECONDS = 10.0  # limit of a stop; writing snapshots of 1,000 streams takes
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts, retention and alerts
 RETRY = 1.0  # seconds between attempts to recover
-RECOVERY_PAUSE = (
-    0.25  # seconds after a recovery until the next: one after the other would do nothing else, and fill the log
-)
 
 log = logging.getLogger("windvane.service")
 
@@ -88,7 +85,8 @@ class Engine:
         self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
         self.compactions = Compactions(self)
         self._is_damaged = self._is_checking = self._is_stopping = False
-        self._last_error, self._recovers_from = "", 0.0  # of the last recovery; when the next may begin
+        self.recovery_pauses = RecoveryPauses()
+        self._last_error = ""  # of the last recovery
         self._is_in_place = False  # the store, in this turn of the event loop
         self._used_keys: UsedKeys | None = None
 
@@ -130,7 +128,7 @@ class Engine:
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
-        await asyncio.sleep(self._recovers_from - time.monotonic())
+        await self.recovery_pauses.wait()
         while True:
             try:
                 async with self.registry.changing:  # no stream is created meanwhile
@@ -168,8 +166,9 @@ class Engine:
         self._begin_reading_keys()
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
-        self.failure, self._last_error, self._recovers_from = None, "", time.monotonic() + RECOVERY_PAUSE
+        self.failure, self._last_error = None, ""
         self.recoveries += 1
+        self.recovery_pauses.begin()
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if self.placement is not None:
             self.placement.open()

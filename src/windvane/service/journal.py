@@ -118,6 +118,8 @@ class Journal:
         for id_, number in {event.stream: event.number for event in events}.items():
             if (stream := self._engine.by_id.get(id_)) is not None:  # otherwise the stream was removed
                 stream.lookup.forget(number)
+        if events:
+            self._engine.recovery_pauses.note_events()
         self._count_commit(len(events), seconds)
 
     def _note_fence(self, epochs: Mapping[int, int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from windvane.errors import ArgumentError, WindvaneError, json_pointer
-from windvane.records import to_json
+from windvane.records import KEY, KEY_IN_WORDS, STREAM_NAME, STREAM_NAME_IN_WORDS, to_json
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:windvane:problem:"
@@ -152,11 +152,15 @@ def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str,
     if error["type"] == "json_invalid":  # the path is then a position in the document
         return "#", f"must be JSON ({cause})"
     message = _MESSAGES.get(error["type"], error["msg"])
+    if error["type"] == "string_pattern_mismatch":
+        message = f"must have {_PATTERNS[error['ctx']['pattern']]}"
     return json_pointer(path) if part == "body" else str(path[0]), message
 
 
 _MESSAGES = {"missing": "must be given", "extra_forbidden": "is not a field of this request"}
 """In place of those of pydantic, by type of error."""
+_PATTERNS = {STREAM_NAME: STREAM_NAME_IN_WORDS, KEY: KEY_IN_WORDS}
+"""What a text must have, by the regular expression that it must match."""
 
 
 def _describe_error(pointer: str, detail: str) -> dict[str, str]:

@@ -47,10 +47,6 @@ DETAILS_OF_STORES = {
 """By the same code: the sentence, where that of the cause is not true."""
 
 
-DETAILS_OF_ERRORS = dict.fromkeys(("25006", "42501"), "the database cannot be written to; the log says why")
-"""By SQLSTATE (read_only_sql_transaction, insufficient_privilege): the sentence, likewise."""
-
-
 class StalledDiskError(WindvaneError, TimeoutError):
     """A write to the store ``name`` has taken ``seconds``, so long that nobody should wait for it."""
 
@@ -90,7 +86,7 @@ class NotReady(NamedTuple):
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
         if isinstance(error, DatabaseError):
-            return cls.of("database", DETAILS_OF_ERRORS.get(error.sqlstate or "", ""))
+            return cls.of("database", "the database cannot be written to; the log says why" if error.is_refusal else "")
         if not isinstance(error, (*STORE_ERRORS, OSError)):
             return cls.of("internal")
         number = error.errno if isinstance(error, OSError) else None

@@ -23,10 +23,10 @@ from windvane.agent.times import read_clock
 from windvane.errors import ArgumentError
 from windvane.service.baselines import find_start, read_baseline
 from windvane.service.problems import Problem, invalid
-from windvane.service.requests import check_features
 from windvane.service.retention import check_retention
 from windvane.service.store import ReadableStore, SnapshotError, UnreadableEventError, check_event
 from windvane.service.store.events import REFIT_UNDONE
+from windvane.service.stream_settings import check_features
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
 

@@ -128,12 +128,15 @@ class Registry:
         return True
 
     async def _purge(self) -> None:
-        """Delete the events of removed streams."""
+        """Delete the events of removed streams. If the server stops meanwhile, the next one deletes the rest."""
+        engine = self._engine
         try:
-            await run_persistently(self._engine.store.purge)
+            is_done = await run_persistently(engine.store.purge, lambda: engine.is_closing)
         except STORE_ERRORS as error:
-            self._engine.report_damage(error)
+            engine.report_damage(error)
             raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
+        if engine.is_closing and not is_done:
+            raise unavailable(NotReady.of("stopping"))
 
 
 def unknown_stream(name: str) -> Problem:

@@ -421,7 +421,7 @@ def test_the_error_of_a_ratio() -> None:
 def test_no_tuning_is_needed(tmp_path: Path) -> None:
     """At full size: near the best memory and bonus of a grid on average, not far but in one place, ahead of BOB.
 
-    The one place is where rewards are rare and features change places, as docs/policies.md says.
+    The one place is where rewards are rare and features change places, as docs/explanation/default-policy.md says.
     """
     found = no_tuning.run_no_tuning(tmp_path, lambda spec, folder, _text, recipe: simulate(spec, folder, recipe=recipe))
     for one in found:

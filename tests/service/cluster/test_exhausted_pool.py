@@ -8,15 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from support import backends
-from support.backends import Databases
-from support.postgres import Cluster
 from support.refusals import rejects
-from support.server import ARMS, Local, read_problem, run_local, until
+from support.server import ARMS, Local, read_problem, until
 from windvane.service.http import access
 from windvane.service.problems import Problem
 from windvane.service.store import NoConnectionError
@@ -27,13 +23,10 @@ RAW = json.dumps(ARMS).encode()
 
 
 @pytest.fixture
-def service(cluster: Cluster, template: str, tmp_path: Path) -> Iterator[Local]:
-    """A service on PostgreSQL with a stream. In the end, it must have been rebuilt never."""
-    backends.current = Databases(cluster, template)  # the fixture ``backend`` drops them
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        yield running
-        assert running.engine.recoveries == 1
+def service(node: Local) -> Iterator[Local]:
+    """A service on PostgreSQL with a stream. In the end, it must never have been rebuilt."""
+    yield node
+    assert node.engine.recoveries == 1
 
 
 @contextlib.contextmanager

@@ -10,11 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from support import backends
 from support.backends import Databases
 from support.gates import Gate
 from support.nodes import SHARDS
-from support.postgres import Cluster
 from support.server import ARMS, Local, run_local, until
 from windvane.cluster_map import shard_of
 from windvane.service import turns
@@ -24,22 +22,6 @@ from windvane.service.store import DatabaseError, Event
 from windvane.service.streams import Stream
 
 SHARD = shard_of("shop", SHARDS)
-
-
-@pytest.fixture
-def databases(cluster: Cluster, template: str) -> Databases:
-    """Stores are databases; the fixture ``backend`` drops them."""
-    cluster.start()
-    backends.current = Databases(cluster, template)
-    return backends.current
-
-
-@pytest.fixture
-def node(databases: Databases, tmp_path: Path) -> Iterator[Local]:
-    """A node with a stream; at the end, memory must equal a replay of the log."""
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        yield running
 
 
 @pytest.fixture

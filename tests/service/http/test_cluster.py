@@ -10,24 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support import backends
 from support.backends import Databases
 from support.gates import Gate
-from support.postgres import Cluster
 from support.server import Local, run_local, until
 from support.stores import edit
 from windvane.service.cluster import loading
 from windvane.service.http.cluster import merge_lists
 
 DAMAGE = "UPDATE events SET outcome = '\\x7b7d' WHERE stream = (SELECT id FROM streams WHERE name = ?)"
-
-
-@pytest.fixture
-def databases(cluster: Cluster, template: str) -> Databases:
-    """Stores are databases; the fixture ``backend`` drops them."""
-    cluster.start()
-    backends.current = Databases(cluster, template)
-    return backends.current
 
 
 def test_the_list_is_the_first_to_load_a_damaged_stream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from schemathesis.checks import (
 )
 
 from support.server import ARMS, Server, parse_json, run_command, serve
+from windvane.records import KEY, STREAM_NAME
 
 STREAM = "/v1/streams/{stream}"
 DECISION = f"{STREAM}/decisions/{{decision}}"
@@ -89,6 +91,8 @@ def test_the_document_is_complete(server: Server) -> None:
     assert document["security"] == [{"token": []}, {}]
     operations = {(m.upper(), path): op for path, ops in document["paths"].items() for m, op in ops.items()}
     assert {place: operation["operationId"] for place, operation in operations.items()} == OPERATIONS
+    # A new pattern needs words for those who break it: see windvane.service.problems.
+    assert set(re.findall(r'"pattern":("(?:[^"\\]|\\.)*")', text)) == {json.dumps(STREAM_NAME), json.dumps(KEY)}
     for reference in {part.split('"')[0] for part in text.split('"$ref":"')[1:]}:
         place: Any = document
         for step in reference.removeprefix("#/").split("/"):

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 from windvane.errors import ArgumentError
 from windvane.service.problems import KINDS, REQUEST_CAUSES, Problem, invalid
 from windvane.service.readiness import CAUSES
+from windvane.service.requests import DecisionItem
+from windvane.service.stream_settings import NewStream
 
 
 def test_a_problem_as_the_client_gets_it() -> None:
@@ -69,6 +71,17 @@ def test_errors_have_pointers() -> None:
     (error,) = invalid(caught.value).errors
     assert error["pointer"] == "#"
     assert error["detail"].startswith("must be JSON (EOF ")
+
+
+def test_a_pattern_is_told_in_words() -> None:
+    with pytest.raises(ValidationError) as caught:
+        NewStream.model_validate({"name": "a b"})
+    text = "must have 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit"
+    assert invalid(caught.value).detail == f"#/name: {text}"
+    with pytest.raises(ValidationError) as caught:
+        DecisionItem.model_validate({"key": " a"})
+    text = "must have 1 to 200 printable ASCII characters without a space at either end"
+    assert invalid(caught.value).detail == f"#/key: {text}"
 
 
 def test_long_texts_are_shortened() -> None:

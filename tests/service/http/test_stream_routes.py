@@ -11,8 +11,9 @@ import pytest
 
 from support.server import CHANGES, Local, read_pointers, read_problem, until
 from windvane import Agent
+from windvane.records import STREAM_NAME_IN_WORDS
 from windvane.service import engine as engine_module
-from windvane.service.requests import NewStream
+from windvane.service.stream_settings import NewStream
 
 FIELDS = {"shared": {"age": {"low": 0, "high": 100}}, "arms": ["a"]}
 EMPTY = {"streams": [], "next": None, "unavailable": []}
@@ -86,6 +87,16 @@ def test_wrong_settings_are_refused(service: Local) -> None:
         began = time.process_time()  # which does not depend on the load of the machine
         assert read_pointers(service.post("/v1/streams", {"name": "large", "features": features})) == ["#/features"]
         assert time.process_time() - began < 1.0  # they are not built
+
+
+def test_a_wrong_name_is_refused_in_words(service: Local) -> None:
+    body = {"dim": 2}
+    for answer in (service.post("/v1/streams", {"name": "a b", **body}), service.put("/v1/streams/a%20b", body)):
+        problem = read_problem(answer, 422)
+        assert (problem["errors"][0]["pointer"], problem["errors"][0]["detail"]) == (
+            "#/name",
+            f"must have {STREAM_NAME_IN_WORDS}",
+        )
 
 
 def test_every_argument_of_an_agent_can_be_set(service: Local) -> None:

@@ -82,6 +82,19 @@ def test_a_reader_holds_the_purge_back(store: SqliteStore) -> None:
     assert b"request of shop-1-7-" not in read_bytes(store.path)
 
 
+def test_a_purge_ends_between_slices_and_goes_on_later(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasing, "SLICE", 7)
+    row = add_row(store)
+    store.append(make_events(row, 30))
+    store.begin_removal(row)
+    answers = iter([False, True])
+    assert not store.purge(lambda: next(answers))
+    assert len(list(store.read_events(row.id))) == 23
+    assert store.purge()
+    assert not list(store.read_events(row.id))
+    assert b"shop-1-" not in read_bytes(store.path)
+
+
 def test_old_files_that_still_have_what_is_erased_are_named(
     store: SqliteStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib import resources
 
 from fastapi import FastAPI, Request, Response
@@ -19,12 +19,11 @@ from windvane.service.cluster.placement import ElsewhereError, NodeSettings
 from windvane.service.engine import Engine
 from windvane.service.http import decision_routes, erasure_routes, service_routes, stream_routes
 from windvane.service.http.access import Access
-from windvane.service.http.forwarding import Forwarder
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
-from windvane.service.http.node_checks import NodeChecks
 from windvane.service.http.openapi import build_openapi
+from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.problems import Problem, list_errors
 from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
@@ -82,22 +81,14 @@ def create_app(
     metrics, closing = Metrics(), closing or asyncio.Event()
     engine = Engine(store, metrics.count_commit, most_streams, node)
     access = Access(store.tokens, rate=rate, closed=closed, report=engine.report_damage)
-    placement = engine.placement
-    checks = None if placement is None else NodeChecks(placement, access, closing)
-    forwarder = None if placement is None or checks is None else Forwarder(placement.read_secret, checks.is_wrong_url)
+    others = None if engine.placement is None else OtherNodes(engine.placement, access, closing)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
-        if forwarder is None or checks is None:
+        async with nullcontext() if others is None else others.watch():
             yield
-            await engine.stop()
-            return
-        checking = asyncio.create_task(checks.run())
-        yield
-        checking.cancel()
         await engine.stop()
-        await forwarder.close()
 
     app = FastAPI(
         title="windvane",
@@ -111,11 +102,7 @@ def create_app(
         strict_content_type=False,  # the middleware checks it
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asking whether it is on takes 12 µs a request
     )
-    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing
-    app.state.forwarder, app.state.checks = forwarder, checks
-    if placement is not None and forwarder is not None and checks is not None:
-        placement.find_problem = checks.find_problem
-        placement.on_map += [forwarder.note_map, checks.note_map]
+    app.state.engine, app.state.metrics, app.state.closing, app.state.others = engine, metrics, closing, others
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
@@ -125,7 +112,7 @@ def create_app(
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        json_routes=JsonRoutes(app, _handle), forwarder=forwarder,
+        json_routes=JsonRoutes(app, _handle), others=others,
     )  # fmt: skip
 
 
@@ -138,7 +125,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, ElsewhereError):
         try:
-            forwarded: Response = await request.app.state.forwarder.forward(request, error)
+            forwarded: Response = await request.app.state.others.forwarder.forward(request, error)
             return forwarded
         except Problem as refusal:
             error = refusal

@@ -96,7 +96,7 @@ def merge_lists(parts: Sequence[Mapping[str, Any]], unserved: Iterable[dict[str,
 
 async def _ask_others(request: Request, keeper: Keeper, limit: int, after: str) -> list[dict[str, Any]]:
     """Return the lists of the other nodes that answer."""
-    forwarder: Forwarder = request.app.state.forwarder
+    forwarder: Forwarder = request.app.state.others.forwarder
     target = f"/v1/streams?{urlencode({'limit': limit, 'after': after})}"
     others = [ElsewhereError(node) for node in keeper.map.nodes if node.instance != keeper.node.instance]
     asked = (forwarder.ask(node, target, request.scope, LIST_SECONDS) for node in others)

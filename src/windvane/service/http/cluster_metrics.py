@@ -13,7 +13,7 @@ from windvane.service.cluster.clocks import read_clock
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
-    from windvane.service.http.forwarding import Forwarder
+    from windvane.service.http.other_nodes import OtherNodes
 
 OUTCOMES = ("answered", "unavailable", "no-answer")  # outcomes of a request to another node; "unavailable": status 503
 
@@ -61,12 +61,12 @@ class ClusterNumbers(NamedTuple):
     streams: Mapping[str, int | None]
 
     @classmethod
-    def read(cls, engine: Engine, forwarder: Forwarder | None) -> ClusterNumbers | None:
+    def read(cls, engine: Engine, others: OtherNodes | None) -> ClusterNumbers | None:
         """Read the current numbers. Return None for a service on a file."""
         placement = engine.placement
         if placement is None:
             return None
-        keeper, outcomes = placement.keeper, {} if forwarder is None else dict(forwarder.outcomes)
+        keeper, outcomes = placement.keeper, {} if others is None else dict(others.forwarder.outcomes)
         streams = {name: stream.number for name, stream in engine.streams.items()}
         numbers = cls(
             node=placement.node.name, others=frozenset(), is_member=False, shards=placement.store.shards, unowned=0,

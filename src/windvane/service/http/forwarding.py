@@ -39,7 +39,10 @@ NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
      b"accept-encoding", b"expect", b"x-request-id", b"x-forwarded-for", b"proxy-authorization", FORWARDED}
 )  # fmt: skip
-NOT_RETURNED = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"x-request-id"})
+# The answer is compressed here, which is also what the header Vary is about.
+NOT_RETURNED = frozenset(
+    {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"vary", b"x-request-id"}
+)
 
 
 class Forwarder:

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope
 
-from windvane.records import KEY
+from windvane.records import KEY, KEY_IN_WORDS
 from windvane.service import requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.cluster.placement import ElsewhereError
@@ -94,8 +94,7 @@ def _read_key(scope: Scope) -> str | None:
         if name == _KEY_HEADER:
             key: str = value.decode("latin-1")
             if not _KEY.fullmatch(key):
-                most = requests.MAX_TEXT
-                raise Problem("invalid", f"Idempotency-Key: must have 1 to {most} printable ASCII characters")
+                raise Problem("invalid", f"Idempotency-Key: must have {KEY_IN_WORDS}")
             return key
     return None
 

@@ -34,7 +34,7 @@ from windvane.service.turns import Pauses, wait_while_changing
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
-    from windvane.service.http.forwarding import Forwarder
+    from windvane.service.http.other_nodes import OtherNodes
 
 # They are a second series for every counter; process_start_time_seconds says enough.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -115,11 +115,12 @@ class Metrics:
         self._commit_seconds.observe(seconds)
         self._events.inc(events)
 
-    async def to_text(self, engine: Engine, forwarder: Forwarder | None = None) -> bytes:
+    async def to_text(self, engine: Engine, others: OtherNodes | None = None) -> bytes:
         """Return everything in the text format of Prometheus.
 
         Streams are read some at a time, with other requests in between, and the text is made in a thread: with 1,000
-        streams both take long. A stream that a thread does not stop changing is left out. ``forwarder``: of a cluster.
+        streams both take long. A stream that a thread does not stop changing is left out. ``others``: the
+        other nodes of a cluster.
         """
         numbers, pauses = dict[str, StreamNumbers](), Pauses(engine.turnstile)
         end = asyncio.get_running_loop().time() + WAIT_SECONDS
@@ -130,7 +131,7 @@ class Metrics:
                     numbers[name] = StreamNumbers.read(stream.core)
             await pauses.take()
         families = [*_collect_engine(engine), *await _measure_store(engine)]
-        return await asyncio.to_thread(self._write, families, numbers, ClusterNumbers.read(engine, forwarder))
+        return await asyncio.to_thread(self._write, families, numbers, ClusterNumbers.read(engine, others))
 
     def _write(
         self, families: list[Metric], streams: Mapping[str, StreamNumbers], cluster: ClusterNumbers | None

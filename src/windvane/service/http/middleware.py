@@ -16,9 +16,10 @@ from windvane.service.connections import HAS_ARRIVED
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import AbortedTransferError, Exchange
-from windvane.service.http.forwarding import BODY, IS_FORWARDED, Forwarder
+from windvane.service.http.forwarding import BODY, IS_FORWARDED
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
+from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
@@ -69,10 +70,10 @@ class ServiceMiddleware:
         hosts: frozenset[str] | None,
         log_requests: bool,
         json_routes: JsonRoutes,
-        forwarder: Forwarder | None = None,
+        others: OtherNodes | None = None,
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
-        self._json_routes, self._forwarder = json_routes, forwarder
+        self._json_routes, self._others = json_routes, others
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
@@ -132,7 +133,8 @@ class ServiceMiddleware:
         if path in PUBLIC:
             return
         host, is_open = headers.get(b"host", b"").lower(), not self._access.needs_token()
-        is_forwarded = scope[IS_FORWARDED] = self._forwarder is not None and self._forwarder.is_from_node(headers)
+        is_forwarded = self._others is not None and self._others.forwarder.is_from_node(headers)
+        scope[IS_FORWARDED] = is_forwarded
         if (
             is_open
             and not is_forwarded

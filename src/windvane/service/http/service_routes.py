@@ -10,6 +10,7 @@ from windvane import service_records
 from windvane.cluster_map import ClusterInfo
 from windvane.service.http import cluster
 from windvane.service.http.endpoints import make_router, respond
+from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.readiness import unavailable
 
 service = make_router(tags=["service"])
@@ -19,8 +20,11 @@ ROUTERS = (service,)
 @service.get("/healthz", response_model=service_records.Health)
 async def get_health(request: Request) -> Response:
     """Liveness probe. Nodes recognise each other by it."""
-    checks = request.app.state.checks
-    return respond({"status": "ok"}, **({} if checks is None else checks.answer(request.headers)))
+    others: OtherNodes | None = request.app.state.others
+    response = respond({"status": "ok"})
+    if others is not None:
+        response.headers.update(others.checks.answer(request.headers))
+    return response
 
 
 @service.get("/readyz", response_model=service_records.Health)
@@ -51,5 +55,5 @@ async def get_cluster(
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
     state = request.app.state
-    text = await state.metrics.to_text(state.engine, state.forwarder)
+    text = await state.metrics.to_text(state.engine, state.others)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from windvane import records, service_records
 from windvane.agent.times import read_clock
-from windvane.service import creation, refit, requests
+from windvane.service import creation, refit, stream_settings
 from windvane.service.charts import ChartData
 from windvane.service.http import cluster
 from windvane.service.http.endpoints import (
@@ -40,7 +40,7 @@ ROUTERS = (settings, streams)
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
-async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
+async def create_stream(engine: ReadyEngine, body: stream_settings.NewStream) -> Response:
     """Create a stream."""
     with _pointing_to_settings(body):
         stream = await creation.create_stream(engine, body)
@@ -52,9 +52,9 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     response_model=records.StreamInfo,
     responses={201: {"model": records.StreamInfo, "description": "The stream was created."}},
 )
-async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.StreamSettings) -> Response:
+async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: stream_settings.StreamSettings) -> Response:
     """Create a stream unless it exists with the same settings. A seed is compared only if the request has one."""
-    new = requests.name_stream(stream, body)
+    new = stream_settings.name_stream(stream, body)
     with _pointing_to_settings(body):
         found, is_new = await creation.ensure_stream(engine, new)
     headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
@@ -74,7 +74,7 @@ async def get_stream(at: At) -> Response:
 
 
 @settings.patch("/{stream}", response_model=records.StreamInfo)
-async def update_stream(at: At, body: requests.StreamChanges) -> Response:
+async def update_stream(at: At, body: stream_settings.StreamChanges) -> Response:
     """Change settings of a stream. Omitted settings keep their values."""
     return respond_done(await creation.configure(at.engine, at.stream, body.model_dump(exclude_unset=True)))
 
@@ -82,7 +82,7 @@ async def update_stream(at: At, body: requests.StreamChanges) -> Response:
 @settings.post("/{stream}/refit", response_model=records.RefitReport)
 async def refit_stream(
     at: At,
-    body: requests.RefitRequest,
+    body: stream_settings.RefitRequest,
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="Whether to compare only, without changing the stream.")] = False,
 ) -> Response:
@@ -104,7 +104,7 @@ async def undo_refit(at: At, idempotency_key: IdempotencyKey = None) -> Response
 
 
 @contextlib.contextmanager
-def _pointing_to_settings(body: requests.AgentArguments) -> Iterator[None]:
+def _pointing_to_settings(body: stream_settings.AgentArguments) -> Iterator[None]:
     """Make problems point into ``settings`` for the policy's settings, which are arguments of the agent itself."""
     try:
         yield

@@ -5,7 +5,7 @@ The methods raise one of :data:`windvane.service.store.STORE_ERRORS` if the stor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from windvane.service.store.postgres.connections import Address
 
 NO_EPOCHS: Mapping[int, int] = {}
+
+
+def never() -> bool:
+    """Return False, as ``is_stopping`` of a process that does not stop."""
+    return False
 
 
 class ReadableStore(Protocol):
@@ -84,11 +89,12 @@ class EventStore(ReadableStore, Protocol):
         :class:`windvane.service.store.FencedError` if one of them has ended.
         """
 
-    def purge(self) -> bool:
+    def purge(self, is_stopping: Callable[[], bool] = never) -> bool:
         """Delete the remains of erased data: copies outside the tables, and streams whose removal was interrupted.
 
         Returns True if nothing is left. :meth:`append` calls this too. Call it after :meth:`begin_removal`, and repeat
-        the call until it returns True, because readers may prevent it from finishing.
+        the call until it returns True, because readers may prevent it from finishing. It ends early, but not in the
+        middle of a transaction, when ``is_stopping()``.
         """
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
@@ -248,8 +254,9 @@ class OfflineStore(VerifiableStore, EventStore, Protocol):
     def hold(self) -> AbstractContextManager[None]:
         """Keep servers from using the store. All changes of this thread in the block are stored at its end, or none.
 
-        Only this process may have the store open. Raises :class:`windvane.service.store.StoreError` with code
-        "in_use" if a server is using a database.
+        Only this process may have the store open. If it has opened the store read-only, it is only checked that no
+        server is using the store, and changes that are made in the meantime are not seen. Raises
+        :class:`windvane.service.store.StoreError` with code "in_use" if a server is using a database.
         """
 
     def import_stream(self, row: StreamRow) -> AbstractContextManager[StreamImport]:

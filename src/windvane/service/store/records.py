@@ -36,12 +36,20 @@ class StoreError(WindvaneError):
         super().__init__(f"{where}: {problem}")
 
 
+READ_ONLY, NO_RIGHT = "25006", "42501"  # SQLSTATE read_only_sql_transaction, insufficient_privilege
+
+
 class DatabaseError(WindvaneError):
     """The database cannot be read or written now. ``sqlstate`` is PostgreSQL's code of the error, if it gave one."""
 
     def __init__(self, problem: str, sqlstate: str | None = None) -> None:
         super().__init__(problem)
         self.sqlstate = sqlstate
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the database is read-only, or the role lacks a privilege: waiting does not help."""
+        return self.sqlstate in (READ_ONLY, NO_RIGHT)
 
 
 class NoConnectionError(DatabaseError):

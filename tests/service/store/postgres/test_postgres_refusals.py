@@ -15,9 +15,10 @@ from support.refusals import rejects
 from windvane.service.store import DatabaseError, StoreError, Token, open_store
 from windvane.service.store.postgres import schema
 from windvane.service.store.postgres.connections import Address
-from windvane.service.store.postgres.refusals import explain_refusal
+from windvane.service.store.postgres.refusals import NO_TLS, explain_refusal
 from windvane.service.store.postgres.store import PostgresStore
 
+UNKNOWN = "no-such-host.invalid"
 ACCESS = "host all secured 127.0.0.1/32 scram-sha-256\nlocal all barred reject\nlocal all plain password\n"
 
 
@@ -49,12 +50,14 @@ def test_the_code_of_a_refusal(server: Cluster, monkeypatch: pytest.MonkeyPatch)
         server.url("nowhere"): "3D000",
         server.url("closed", "plain", "right"): "42501",
         "postgresql:///?service=nowhere": "F0000",
+        server.url("postgres", "secured", "right", host="127.0.0.1", sslmode="require"): NO_TLS,  # the server has none
+        server.url("postgres", "secured", "wrong", host=f"{UNKNOWN},127.0.0.1"): "28P01",  # by the host that is known
     }
     for url, code in refusals.items():
         assert Address(url).find_refusal() == code
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
-        assert ("cannot be used" if code == "F0000" else "refuses the connection") in caught.value.problem
+        assert ("cannot be used" if code in ("F0000", NO_TLS) else "refuses the connection") in caught.value.problem
         assert str(explain_refusal(code)) in caught.value.problem
         assert "wrong" not in str(caught.value)
 
@@ -71,7 +74,9 @@ def test_what_waiting_mends_is_waited_for(server: Cluster) -> None:
         with closing(PostgresStore(url, lazy=True)), rejects(error=StoreError, code="unreachable"):
             PostgresStore(url)
     server.stop()
-    assert Address(url).find_refusal() is None
+    for options in ({}, {"sslmode": "require"}, {"host": UNKNOWN}, {"host": f"{UNKNOWN},127.0.0.1"}):
+        place = server.url("postgres", "secured", "right", **{"host": "127.0.0.1", **options})
+        assert Address(place).find_refusal() is None
     with closing(PostgresStore(url, lazy=True)) as store, rejects(error=StoreError, code="unreachable"):
         store.open()
     server.start()
@@ -90,36 +95,26 @@ def test_files_are_not_leaked(server: Cluster) -> None:
 
 
 def test_a_role_that_may_only_read(cluster: Cluster, pg: PostgresStore, database: str) -> None:
-    """It is refused when a server or a copy opens the store, and told what to do when a command writes."""
-    cluster.execute("CREATE ROLE reader LOGIN")
-    try:
-        for table in schema.TABLES:
-            cluster.execute(f"GRANT SELECT ON {table} TO reader", database=database)
-        url = cluster.url(database, user="reader")
+    """It is refused when a server opens the store, and told what to do when a command writes."""
+    with cluster.reader(database) as role:
+        url = cluster.url(database, user=role)
         with rejects(error=StoreError, code="refused") as caught:
             PostgresStore(url, lazy=True)
         assert "the role reader lacks rights, such as DELETE on baselines" in caught.value.problem
         assert "windvane store create URL --grant ROLE" in caught.value.problem
         check_that_writing_names_a_remedy(url, "42501", "windvane store create")
-    finally:
-        cluster.execute("DROP OWNED BY reader", database=database)
-        cluster.execute("DROP ROLE reader")
 
 
 def test_a_role_whose_transactions_only_read(cluster: Cluster, pg: PostgresStore, database: str) -> None:
-    cluster.execute("CREATE ROLE careful LOGIN")
-    schema.create_schema(cluster.url(database), "careful")
-    cluster.execute("ALTER ROLE careful SET default_transaction_read_only = on")
-    try:
-        url = cluster.url(database, user="careful")
+    with cluster.temporary_role("careful", database) as role:
+        schema.create_schema(cluster.url(database), role)
+        cluster.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        url = cluster.url(database, user=role)
         for address in (url, cluster.url(database, options="-c default_transaction_read_only=on")):
             with rejects(error=StoreError, code="refused") as caught:
                 PostgresStore(address, lazy=True)
             assert "default_transaction_read_only is on" in caught.value.problem
         check_that_writing_names_a_remedy(url, "25006", "read-only for this role")
-    finally:
-        cluster.execute("DROP OWNED BY careful", database=database)
-        cluster.execute("DROP ROLE careful")
 
 
 def check_that_writing_names_a_remedy(url: str, code: str, remedy: str) -> None:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import backends
-from support.backends import Databases
 from support.erasing import add_row, make_baseline, make_events
 from support.gates import Gate
 from support.postgres import Cluster
 from support.refusals import rejects
-from support.server import ARMS, Local, read_problem, run_local, until
+from support.server import ARMS, Local, read_problem, until
 from windvane.service.store import DatabaseError, Erasure, Snapshot, StreamRow
 from windvane.service.store.postgres import removal
-from windvane.service.store.postgres import store as store_module
 from windvane.service.store.postgres.store import PostgresStore
 from windvane.service.verification import verify_store
 
@@ -115,19 +110,25 @@ def test_a_removal_that_is_not_committed_changes_nothing(pg: PostgresStore, row:
     assert count_rows(pg, row.id) == [20, 1, 1, 0]
 
 
+def test_a_purge_ends_between_slices_and_goes_on_later(pg: PostgresStore, row: StreamRow) -> None:
+    pg.begin_removal(row)
+    answers = iter([False, True])
+    assert not pg.purge(lambda: next(answers))
+    assert count_rows(pg, row.id) == [13, 0, 0, 1]
+    assert pg.purge()
+    assert count_rows(pg, row.id) == [0, 0, 0, 0]
+
+
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def service(cluster: Cluster, template: str, tmp_path: Path) -> Iterator[Local]:
+def service(node: Local) -> Local:
     """A service with a stream of 30 events, and a database in which event 20 cannot be deleted."""
-    backends.current = Databases(cluster, template)  # the fixture ``backend`` drops them
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        for _ in range(30):
-            assert running.post("/v1/streams/shop/decisions", ARMS).status_code == 201
-        execute(running, FAIL)
-        yield running
+    for _ in range(30):
+        assert node.post("/v1/streams/shop/decisions", ARMS).status_code == 201
+    execute(node, FAIL)
+    return node
 
 
 def execute(service: Local, sql: str) -> None:
@@ -155,7 +156,7 @@ def test_nothing_waits_for_a_long_removal(service: Local, monkeypatch: pytest.Mo
     """Neither a recovery nor a new stream of the same name."""
     execute(service, "DROP TRIGGER fail ON events")
     gate = Gate(removal.delete_slice)
-    monkeypatch.setattr(store_module, "delete_slice", gate)
+    monkeypatch.setattr(removal, "delete_slice", gate)
     with ThreadPoolExecutor(1) as thread, contextlib.ExitStack() as end:
         end.callback(gate.open)
         deletion = thread.submit(delete, service)
@@ -174,4 +175,21 @@ def test_a_service_finishes_the_removal_of_another_one(service: Local) -> None:
     read_problem(delete(service), 503)
     assert count_rows(service.store, stream)[0] == 16
     execute(service, "DROP TRIGGER fail ON events")
+    until(lambda: count_rows(service.store, stream) == [0, 0, 0, 0])
+
+
+def test_a_server_that_stops_does_not_wait_for_a_long_removal(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one goes on with it."""
+    execute(service, "DROP TRIGGER fail ON events")
+    stream, gate = service.engine.rows["shop"].id, Gate(removal.delete_slice)
+    monkeypatch.setattr(removal, "delete_slice", gate)
+    with ThreadPoolExecutor(1) as thread, contextlib.ExitStack() as end:
+        end.callback(gate.open)
+        deletion = thread.submit(delete, service)
+        until(lambda: gate.count)
+        service.engine.is_closing = True
+        gate.open()
+        assert read_problem(deletion.result(20), 503)["cause"] == "stopping"
+    assert count_rows(service.store, stream)[0] >= 16
+    service.engine.is_closing = False
     until(lambda: count_rows(service.store, stream) == [0, 0, 0, 0])

@@ -139,8 +139,8 @@ class Address:
         hosts = known.get("host") or known.get("hostaddr", "")
         is_any = "target_session_attrs" not in given and known.get("target_session_attrs", "any") == "any"
         self._finds_primary = "," in hosts and is_any
-        # To be looked up here: psycopg keeps the interpreter while libpq does that.
-        self._names = [] if known.get("hostaddr") else [host for host in hosts.split(",") if host[:1] not in ("/", "@")]
+        # Hosts whose names libpq looks up, and their ports.
+        self._places = [] if known.get("hostaddr") else _pair_hosts(hosts, known.get("port", ""))
         self.name = _describe(known)
 
     def connect(self, **settings: str | int) -> Connection:
@@ -158,17 +158,19 @@ class Address:
 
     def find_refusal(self, **settings: str | int) -> str | None:
         """Return the SQLSTATE with which the server refuses connections, None if it accepts them or is down."""
-        try:
-            for name in self._names:
-                socket.getaddrinfo(name or None, DEFAULT_PORT)
-        except (OSError, UnicodeError):
+        # Names are looked up here, because psycopg keeps the interpreter lock while libpq does that.
+        places = [(host, port) for host, port in self._places if _is_known(host)]
+        if self._places and not places:
             return None
+        known = {}
+        if len(places) < len(self._places):
+            known = {"host": ",".join(host for host, _ in places), "port": ",".join(port for _, port in places)}
         with self.translate_errors():
-            return diagnose(self._build(settings))
+            return diagnose(self._build(settings, **known))
 
-    def _build(self, settings: dict[str, str | int]) -> str:
-        """Return the connection string of a session."""
-        parameters = dict(self._parameters)
+    def _build(self, settings: dict[str, str | int], **changes: str) -> str:
+        """Return the connection string of a session. ``changes``: other parameters than those of the address."""
+        parameters = {**self._parameters, **changes}
         if self._finds_primary and "default_transaction_read_only" not in settings:
             parameters["target_session_attrs"] = "read-write"  # a standby among the hosts may be behind
         options = [f"-c {name}={value}" for name, value in {**SESSION, **settings}.items()]
@@ -196,6 +198,21 @@ class Address:
             for form in (secret, quote(secret, safe=""), quote(secret)):
                 text = text.replace(form, "***")
         return text
+
+
+def _pair_hosts(hosts: str, ports: str) -> list[tuple[str, str]]:
+    """Return the hosts of an address with their ports."""
+    names, numbers = hosts.split(","), ports.split(",")
+    numbers = numbers * len(names) if len(numbers) == 1 else numbers
+    return [(name, port or DEFAULT_PORT) for name, port in zip(names, numbers, strict=False)]
+
+
+def _is_known(host: str) -> bool:
+    """Return whether a host is a unix socket, or a name that can be looked up."""
+    try:
+        return host[:1] in ("/", "@") or bool(socket.getaddrinfo(host or None, DEFAULT_PORT))
+    except (OSError, UnicodeError):
+        return False
 
 
 def _choose_kind(error: psycopg.Error) -> type[DatabaseError]:
@@ -230,10 +247,8 @@ def _describe(parameters: dict[str, str]) -> str:
         port = parameters.get("port", DEFAULT_PORT)
         options = [f"host={hosts[0]}"] * bool(hosts[0]) + [f"port={port}"] * (port != DEFAULT_PORT)
         return f"postgresql://{quote(user)}@/{database}" + f"?{'&'.join(options)}" * bool(options)
-    ports = parameters.get("port", "").split(",")
-    ports = ports * len(hosts) if len(ports) == 1 else ports
-    places = [f"[{host}]" if ":" in host else host for host in hosts]
-    address = ",".join(f"{host}:{port or DEFAULT_PORT}" for host, port in zip(places, ports, strict=False))
+    places = _pair_hosts(",".join(hosts), parameters.get("port", ""))
+    address = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places)
     return f"postgresql://{quote(user)}@{address}/{database}"
 
 

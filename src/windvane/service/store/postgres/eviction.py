@@ -6,7 +6,10 @@ renewal finds no row, the shards may already belong to other nodes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
+
+import psycopg
 
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import StoreError
@@ -74,6 +77,36 @@ def evict_nodes(connection: Connection) -> dict[str, int]:
     connection.execute("SELECT FROM meta WHERE name = 'format' FOR UPDATE")  # joining nodes lock this row FOR SHARE
     sweep(connection, ALL_SHARDS, wait=True)
     return dict(connection.execute("SELECT name, format FROM nodes ORDER BY name").fetchall())
+
+
+def keep_nodes_out(connection: Connection, where: str) -> None:
+    """Evict nodes with expired leases, and keep others out of the cluster until the end of the transaction.
+
+    Raises :class:`StoreError` with code "in_use" if a node is running, or another process does the same.
+    """
+    try:
+        names = evict_nodes(connection)
+    except psycopg.errors.LockNotAvailable:
+        problem = "another command is changing it, or it is both the source and the target of this command"
+        raise StoreError(where, "in_use", problem) from None
+    _refuse_nodes(where, names)
+
+
+def check_quiescence(connection: Connection, where: str) -> None:
+    """Raise :class:`StoreError` if a node is running, or if the database is a standby, which may lack commits.
+
+    This only reads: nodes can join afterwards.
+    """
+    ((is_standby,),) = connection.execute("SELECT pg_is_in_recovery()").fetchall()
+    if is_standby:
+        raise StoreError(where, "refused", "is a standby, which may lack commits; name the primary in the address")
+    running = "SELECT name FROM nodes WHERE lease_until >= clock_timestamp() ORDER BY name"
+    _refuse_nodes(where, [name for (name,) in connection.execute(running)])
+
+
+def _refuse_nodes(where: str, names: Collection[str]) -> None:
+    if names:
+        raise StoreError(where, "in_use", f"is served by the nodes {', '.join(names)}; stop them first")
 
 
 def check_migration(connection: Connection, where: str, format: int) -> None:

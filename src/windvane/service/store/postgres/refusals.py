@@ -15,10 +15,14 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
+from windvane.service.store.postgres.tls import is_tls_refused
+from windvane.service.store.records import NO_RIGHT, READ_ONLY
+
 INVALID_AUTHORIZATION = "28"  # the class of SQLSTATE for a wrong user, a wrong password, or pg_hba.conf
-NO_DATABASE, NO_RIGHT, READ_ONLY = "3D000", "42501", "25006"
+NO_DATABASE = "3D000"
 NO_PASSWORD = "28P01"  # stands for libpq itself refusing, because it has no password to send
 WRONG_SETTINGS = "F0000"  # stands for libpq itself refusing, because its settings are invalid
+NO_TLS = "08TLS"  # stands for libpq itself refusing, because it cannot agree with the server about TLS
 HINTS = {
     READ_ONLY: "the database is a standby, or read-only for this role: name the primary, or all hosts, in the address",
     NO_RIGHT: "let the owner run `windvane store create URL --grant ROLE`",
@@ -39,6 +43,8 @@ def explain_refusal(sqlstate: str | None) -> str | None:
         return "create the database, or correct its name in the address"
     if sqlstate == WRONG_SETTINGS:
         return "correct the address, the environment variables PG..., or the service file"
+    if sqlstate == NO_TLS:
+        return "check sslmode, sslrootcert and the host in the address, and the certificate of the server"
     if sqlstate == NO_RIGHT:
         return "grant the role CONNECT on the database"
     if sqlstate is not None and sqlstate.startswith(INVALID_AUTHORIZATION):
@@ -83,10 +89,19 @@ def _connect(connection: pq.abc.PGconn, read_end: int, write_end: int) -> str | 
         if connection.needs_password and not connection.password:
             return NO_PASSWORD
         connection.untrace()
-        codes = _CODE.findall(os.read(read_end, 1 << 16).decode(errors="replace"))
-        return codes[-1] if codes else None
+        if codes := _CODE.findall(_read(read_end)):
+            return str(codes[-1])
+        return NO_TLS if is_tls_refused(connection, end) else None
     finally:
         connection.finish()
+
+
+def _read(pipe: int) -> str:
+    """Return what is in a pipe."""
+    try:
+        return os.read(pipe, 1 << 16).decode(errors="replace")
+    except BlockingIOError:  # nothing
+        return ""
 
 
 def find_missing_rights(connection: psycopg.Connection[Any], tables: list[str]) -> str | None:

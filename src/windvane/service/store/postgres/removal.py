@@ -8,8 +8,14 @@ before that, the next process that purges the store finds the mark and deletes t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.postgres.schema import read_meta, write_meta
+from windvane.service.store.protocol import never
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
 
 SLICE_EVENTS = 2000
 """Number of events that one transaction deletes. Measured: 200,000 small events take 0.5 to 1.2 s in all."""
@@ -40,6 +46,19 @@ def list_removed(connection: Connection) -> list[int]:
     """Return the ids of removed streams that may have events left."""
     ids = (name.removeprefix(MARK) for name in read_meta(connection) if name.startswith(MARK))
     return sorted(int(text) for text in ids if text.isdigit())
+
+
+def delete_events(transaction: Transaction, stream: int, is_stopping: Callable[[], bool] = never) -> bool:
+    """Delete the events of a removed stream and finally its mark. Return False if ``is_stopping()`` has ended that."""
+    last: int | None = 0
+    while last is not None:
+        if is_stopping():
+            return False
+        with transaction() as connection, connection.extend_timeout():
+            last = delete_slice(connection, stream, last)
+    with transaction() as connection:
+        delete_mark(connection, stream)
+    return True
 
 
 def delete_slice(connection: Connection, stream: int, after: int) -> int | None:

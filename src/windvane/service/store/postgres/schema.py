@@ -16,6 +16,7 @@ from windvane.service.store.postgres.connections import Address, Connection
 from windvane.service.store.postgres.eviction import check_migration
 from windvane.service.store.postgres.refusals import (
     HINTS,
+    NO_TLS,
     WRONG_SETTINGS,
     explain_refusal,
     find_missing_rights,
@@ -113,7 +114,7 @@ def connect_first(address: Address, **settings: str | int) -> Connection:
     except DatabaseError as error:
         code = address.find_refusal(**settings)
         if (hint := explain_refusal(code)) is not None:
-            what = "cannot be used" if code == WRONG_SETTINGS else "refuses the connection"
+            what = "cannot be used" if code in (WRONG_SETTINGS, NO_TLS) else "refuses the connection"
             raise StoreError(address.name, "refused", f"{what} ({error}); {hint}") from None
         raise StoreError(address.name, "unreachable", f"cannot be reached ({error})") from None
     problem = None

@@ -8,63 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
-
-import psycopg
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from windvane.cluster_map import shard_of
 from windvane.service.store.events import Event
 from windvane.service.store.postgres.catalogue import find_damage
 from windvane.service.store.postgres.connections import Address, Connection, check_replication
-from windvane.service.store.postgres.eviction import evict_nodes
+from windvane.service.store.postgres.event_writer import EventWriter
+from windvane.service.store.postgres.eviction import check_quiescence, keep_nodes_out
 from windvane.service.store.postgres.lookups import Lookups
-from windvane.service.store.postgres.pool import is_usable
-from windvane.service.store.postgres.removal import delete_mark, delete_slice, list_removed, mark_removed
+from windvane.service.store.postgres.new_streams import add_stream, begin_import
+from windvane.service.store.postgres.removal import delete_events, list_removed, mark_removed
 from windvane.service.store.postgres.schema import (
     TABLES,
     check_rights,
     connect_first,
     has_standby,
-    hold_lock,
     open_tables,
     raise_store_errors,
-    read_timeline,
     write_meta,
 )
 from windvane.service.store.postgres.tokens import PostgresTokens
-from windvane.service.store.postgres.writing import (
-    fence_shard,
-    insert_events,
-    insert_states,
-    write_batch,
-)
-from windvane.service.store.protocol import NO_EPOCHS
-from windvane.service.store.records import (
-    DatabaseError,
-    Erasure,
-    FencedError,
-    Snapshot,
-    StoreError,
-    StreamImport,
-    StreamRow,
-    TooManyStreamsError,
-    seal_row,
-)
+from windvane.service.store.postgres.writing import fence_shard, write_batch
+from windvane.service.store.protocol import NO_EPOCHS, never
+from windvane.service.store.records import Erasure, Snapshot, StoreError, StreamImport, StreamRow
 
 CONNECTIONS = 8
 """Connections for reads and small changes. Most threads of the service borrow one at a time, and only for a moment."""
 
 log = logging.getLogger("windvane.service")
-
-_COUNT = "SELECT EXISTS (SELECT FROM streams WHERE name = %s), count(*) FROM streams"
-_IS_TAKEN = """SELECT EXISTS (SELECT FROM streams WHERE id = %(id)s)
-    OR EXISTS (SELECT FROM events WHERE stream = %(id)s)"""
-_NEXT_ID = "SELECT nextval('stream_ids')"
-_RESERVE_ID = """SELECT %(id)s::bigint FROM (
-    SELECT setval('stream_ids', greatest(%(id)s, (SELECT last_value FROM stream_ids)))) AS passed"""
 
 
 class PostgresStore(Lookups):
@@ -112,12 +84,11 @@ class PostgresStore(Lookups):
         self._settings: dict[str, str | int] = {"default_transaction_read_only": "on"} if read_only else {}
         super().__init__(Address(url), connections, **self._settings)
         self.name, self.is_checked = self.address.name, True
-        self._is_shared, self._creates, self._is_open = shared, create and not read_only, False
+        self._is_shared, self._is_read_only, self._creates = shared, read_only, create and not read_only
+        self._is_open = False
         self._needs_standby, self.shards = needs_standby, 0
         self.tokens = PostgresTokens(self.query, self._transaction)
-        self._writing = threading.Lock()  # held while events are written: the connection is not closed meanwhile
-        self._writer: Connection | None = None
-        self._timeline: str | None = None  # of the write-ahead log, when the streams were read last
+        self._writer = EventWriter(self.pool, **self._settings)
         try:
             self.open()
         except BaseException as error:
@@ -131,7 +102,7 @@ class PostgresStore(Lookups):
         if self._is_open:
             return
         with contextlib.closing(connect_first(self.address, **self._settings)) as connection:
-            self._timeline = read_timeline(connection)
+            self._writer.note_timeline(connection)
             if not self._is_shared:
                 check_rights(self.address, connection)
             self.shards = open_tables(self.address, connection, create=self._creates, migrate=not self._is_shared)
@@ -153,8 +124,7 @@ class PostgresStore(Lookups):
     def close(self) -> None:
         """Close all connections."""
         self.pool.close()
-        with self._writing:
-            self._drop_writer()
+        self._writer.close()
 
     # --- its state -------------------------------------------------------------------------------------------------
 
@@ -163,11 +133,9 @@ class PostgresStore(Lookups):
 
     def check_writable(self) -> None:
         """Write without changing anything, over a new connection for events, to raise the errors that a commit would
-        raise. Streams must be read again afterwards: see :meth:`_check_timeline`."""
-        with self._writing:
-            self._drop_writer()
-            self._timeline = None
-        with self._write() as connection:
+        raise. Streams must be read again afterwards: see :meth:`EventWriter.connect`."""
+        self._writer.start_anew()
+        with self._writer.connect() as connection:
             write_meta(connection, "probe", "")
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
@@ -230,10 +198,18 @@ class PostgresStore(Lookups):
     def hold(self) -> Iterator[None]:
         """Keep nodes out of the cluster. All changes of this thread in the block are committed at its end, or none.
 
+        A store that was opened read-only cannot do that: it reads its state of now, in which no node may run.
+
         Raises :class:`StoreError` with code "in_use" if a node is running, or another process holds the store.
         """
         if self._held is not None:
             yield
+            return
+        if self._is_read_only:
+            with self.read_transaction():
+                with self.reading() as connection:
+                    check_quiescence(connection, self.name)
+                yield
             return
         with (
             self.pool.borrow() as connection,
@@ -241,14 +217,7 @@ class PostgresStore(Lookups):
             check_replication(connection),
             connection.transaction(),
         ):
-            try:
-                names = evict_nodes(connection)
-            except psycopg.errors.LockNotAvailable:
-                problem = "another command is changing it, or it is both the source and the target of this command"
-                raise StoreError(self.name, "in_use", problem) from None
-            if names:
-                problem = f"is served by the nodes {', '.join(names)}; stop them first"
-                raise StoreError(self.name, "in_use", problem)
+            keep_nodes_out(connection, self.name)
             with self._use(connection, to_write=True):
                 yield
 
@@ -266,60 +235,17 @@ class PostgresStore(Lookups):
         ``epochs``: by stream, the epoch of its shard in which the events were made. Raises :class:`FencedError` if one
         of them has ended; nothing was written then. After any other error, everything or nothing may have been written.
         """
-        with self._write() as connection:
+        with self._writer.connect() as connection:
             write_batch(connection, events, snapshots, [*erasures], epochs)
 
-    @contextlib.contextmanager
-    def _write(self) -> Iterator[Connection]:
-        """Yield the connection for writing events to one thread at a time. Close it after an error."""
-        with self._writing:
-            try:
-                with self.address.translate_errors():
-                    connection = self._connect_writer()
-                    with check_replication(connection):
-                        yield connection
-            except FencedError:
-                raise
-            except BaseException:
-                if self._writer is not None and self._writer.closed:
-                    self.pool.drop_idle()  # the cause may affect all connections
-                self._drop_writer()
-                raise
-
-    def purge(self) -> bool:
-        """Finish interrupted removals of streams. Return True, because nothing is left afterwards.
+    def purge(self, is_stopping: Callable[[], bool] = never) -> bool:
+        """Finish interrupted removals of streams. Return whether nothing is left; False only if ``is_stopping()``.
 
         PostgreSQL recycles its files and its write-ahead log itself.
         """
         with self.reading() as connection:
             streams = list_removed(connection)
-        for stream in streams:
-            self._delete_events(stream)
-        return True
-
-    def _connect_writer(self) -> Connection:
-        """Return the connection for writing events. Reconnect if the server has closed it."""
-        if self.pool.is_closed:
-            raise DatabaseError("the store is closed")
-        if self._writer is None or not is_usable(self._writer):
-            self._drop_writer()
-            self._writer = self.address.connect(**self._settings)
-            self._check_timeline(self._writer)
-        return self._writer
-
-    def _check_timeline(self, connection: Connection) -> None:
-        """Raise once after a standby was promoted or the database was recovered to an earlier time.
-
-        Commits may be missing then. Events that follow them must not be written, so the streams have to be read again.
-        """
-        known, self._timeline = self._timeline, read_timeline(connection)
-        if known is not None and self._timeline not in (None, known):
-            raise DatabaseError("a standby was promoted or the database was recovered: it may have lost commits")
-
-    def _drop_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        return all(delete_events(self._transaction, stream, is_stopping) for stream in streams)
 
     def read_acknowledged(self) -> None:
         """Return None: there are no marks, because the database does not lose commits."""
@@ -345,25 +271,7 @@ class PostgresStore(Lookups):
         :class:`FencedError` if ``epoch`` of the stream's shard has ended.
         """
         with self._transaction() as connection:
-            hold_lock(connection)  # so that no other node adds a stream after the count, or takes the id
-            fence_shard(connection, shard_of(name, self.shards), epoch)
-            ((is_taken, count),) = connection.execute(_COUNT, (name,)).fetchall()
-            if is_taken:
-                return None
-            if most is not None and count >= most:
-                raise TooManyStreamsError(most)
-            return self._insert_stream(connection, id, name, created, config)
-
-    def _insert_stream(
-        self, connection: Connection, id_: int | None, name: str, created: float, config: str
-    ) -> StreamRow:
-        """Add a stream with the given or a new id. The caller must hold :data:`LOCK`."""
-        query = _NEXT_ID if id_ is None else _RESERVE_ID
-        ((number,),) = connection.execute(query, {"id": id_}).fetchall()
-        row: Any = seal_row("streams", number, name, float(created) + 0.0, config)
-        values = (number, shard_of(name, self.shards), *row[1:])
-        connection.execute("INSERT INTO streams VALUES (%s, %s, %s, %s, %s, %b)", values)
-        return StreamRow._make(row)
+            return add_stream(connection, self.shards, name, created, config, most=most, epoch=epoch, id=id)
 
     @contextlib.contextmanager
     def import_stream(self, row: StreamRow) -> Iterator[StreamImport]:
@@ -373,12 +281,7 @@ class PostgresStore(Lookups):
         :class:`StoreError` with code "exists" if the name is taken.
         """
         with self.hold(), self._transaction() as connection:
-            hold_lock(connection)
-            if self.find_stream(row.name) is not None:
-                raise StoreError(self.name, "exists", f"already has a stream named {row.name!r}")
-            ((is_taken,),) = connection.execute(_IS_TAKEN, {"id": row.id}).fetchall()
-            copy = self._insert_stream(connection, None if is_taken else row.id, *row[1:4])
-            yield StreamImport(copy, partial(insert_events, connection), partial(insert_states, connection, copy.id))
+            yield begin_import(connection, self.name, self.shards, row)
 
     def begin_removal(self, row: StreamRow, *, epoch: int | None = None) -> None:
         """Remove a stream but not its events, which :meth:`purge` deletes. The removal is durable when this returns.
@@ -392,13 +295,4 @@ class PostgresStore(Lookups):
     def remove_stream(self, row: StreamRow) -> None:
         """Remove a stream with everything of it. After an error it is whole, or :meth:`purge` deletes what is left."""
         self.begin_removal(row)
-        self._delete_events(row.id)
-
-    def _delete_events(self, stream: int) -> None:
-        """Delete the events of a removed stream in slices, each in its own transaction."""
-        last: int | None = 0
-        while last is not None:
-            with self._transaction() as connection, connection.extend_timeout():
-                last = delete_slice(connection, stream, last)
-        with self._transaction() as connection:
-            delete_mark(connection, stream)
+        delete_events(self._transaction, row.id)

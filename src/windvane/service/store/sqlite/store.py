@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from windvane.service.store.events import STREAM_SPAN, Event
-from windvane.service.store.protocol import NO_EPOCHS
+from windvane.service.store.protocol import NO_EPOCHS, never
 from windvane.service.store.records import (
     STORE_ERRORS,
     Baseline,
@@ -107,10 +107,12 @@ class SqliteStore(StoreFile):
             for erasure in erasures:
                 erase(connection, erasure)
 
-    def purge(self) -> bool:
+    def purge(self, is_stopping: Callable[[], bool] = never) -> bool:
         """Delete the rest of what was erased: events of removed streams, and copies in the write-ahead log. Return
-        whether nothing is left; readers may keep it from being done, so that it must be called again."""
+        whether nothing is left; readers may prevent that, and it ends early when ``is_stopping()``."""
         while self._is_removing:
+            if is_stopping():
+                return False
             self._continue_removal()
             time.sleep(_PAUSE)
         return not self._has_erased or self._empty_log()
