@@ -420,8 +420,16 @@ def _to_jsonable(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     if is_dataclass(value):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+        return to_dict(value)
     raise TypeError(f"{type(value).__name__}  is not a part of a record")
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by name, with its own times as in JSON."""
+    return {
+        name: _to_jsonable(value) if isinstance(value := getattr(record, name), datetime) else value
+        for name in record.__dataclass_fields__
+    }
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode

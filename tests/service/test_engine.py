@@ -314,6 +314,18 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
     store.close()
 
 
+def test_a_stream_at_rest_has_little_to_replay(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once nobody uses a stream, a tenth of the events that make a snapshot due are enough."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 100)
+    monkeypatch.setattr(engines, "TICK", 0.01)
+    for _ in range(9):
+        service.decide("other")
+    for _ in range(12):
+        service.decide()
+    until(lambda: snapshot_number(service.store, 1) == 12)
+    assert snapshot_number(service.store, 2) == 0
+
+
 def test_one_snapshot_at_a_time_after_many_events(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 20)
     stream, copies = service.engine.streams["shop"], list[int]()

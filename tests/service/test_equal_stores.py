@@ -43,7 +43,7 @@ def fixed_draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = itertools.count()
 
-    for module in ("streams", "store.events"):
+    for module in ("random_bytes", "store.events"):
         monkeypatch.setattr(f"windvane.service.{module}.draw_bytes", draw)
     monkeypatch.setattr("windvane.service.streams.CLOSING_SECONDS", 1e9)  # how many are closed at once takes no time
     return reset

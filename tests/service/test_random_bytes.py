@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from windvane.service.random_bytes import draw_bytes
+from windvane.service.random_bytes import draw_bytes, draw_id
 
 
 def test_no_bytes_are_returned_twice() -> None:
@@ -17,6 +17,16 @@ def test_no_bytes_are_returned_twice() -> None:
     assert len({*drawn}) == 2000
     assert {*map(len, drawn)} == {16}
     assert len(draw_bytes(10_000)) == 10_000
+
+
+def test_ids_follow_the_time_and_differ() -> None:
+    """In the order of their sixteenth of a second, for the 4,096 seconds until their first digits begin again."""
+    times = [4096.0 * 400_000 + second / 16.0 for second in range(0, 65536, 97)]
+    ids = [draw_id(time) for time in times for _ in range(3)]
+    assert [id_[:4] for id_ in ids] == sorted(id_[:4] for id_ in ids)
+    assert len({*ids}) == len({id_[4:] for id_ in ids}) == len(ids)
+    assert all(len(id_) == 16 and int(id_, 16) >= 0 for id_ in ids)
+    assert draw_id(times[0])[:4] == draw_id(times[0] + 4096.0)[:4]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -161,7 +161,7 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
     monkeypatch.setattr(snapshots, "SNAPSHOT_SHARE", 1e9)
     monkeypatch.setattr(snapshots, "SNAPSHOT_PAUSE", 0.0)
     ids, results = iter([""]), []
-    monkeypatch.setattr(streams, "draw_bytes", lambda _: bytes.fromhex(next(ids)))
+    monkeypatch.setattr(streams, "draw_id", lambda _: next(ids))
     for lives in (1, 4):
         ids, clock[0], rng = iter(f"{i:016x}" for i in range(1000)), 1000.0, random.Random(2)
         service = Local(tmp_path / f"{lives}.db")

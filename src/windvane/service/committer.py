@@ -138,8 +138,9 @@ class Committer:
         self._thread.join()  # it has nothing left to do
 
     def _count(self, events: Sequence[Event], sign: int) -> None:
-        self.waiting += sign * len(events)
-        self.waiting_bytes += sign * sum(event.size for event in events)
+        for event in events:
+            self.waiting += sign
+            self.waiting_bytes += sign * event.size
 
     def _submit(self) -> None:
         batch, self._batch = self._batch, _Batch()

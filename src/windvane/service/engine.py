@@ -330,7 +330,7 @@ class Engine:
     # --- in the background -----------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Check timeouts, retention, alerts and the store file periodically."""
+        """Check timeouts, retention, alerts, snapshots and the store file periodically."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
@@ -344,5 +344,6 @@ class Engine:
                     self.compactions.begin(stream)
                     stream.log_alerts()
                     await self.views.sample_model(stream)
+                    self.journal.save_snapshot_at_rest(stream)
                 except Exception:  # the other streams continue
                     log.exception("the timeouts or alerts of stream %r cannot be checked", stream.name)

@@ -93,16 +93,20 @@ class Journal:
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all earlier ones are on disk."""
-        await self._wait_for(self.hand_over(stream, events))
+        await self.wait_for(stream, self.hand_over(stream, events))
+
+    async def wait_for(self, stream: Stream, stored: Promise) -> None:
+        """Wait until the events of an operation on ``stream`` and all earlier ones are on disk."""
+        await self._wait(stored)
         if stream.is_taken_over:
             raise Problem("unavailable", TAKEN_OVER, cause="moving")
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
         if self._committer is not None:
-            await self._wait_for(self._committer.add())
+            await self._wait(self._committer.add())
 
-    async def _wait_for(self, promise: Promise) -> None:
+    async def _wait(self, promise: Promise) -> None:
         try:
             await promise
         except Exception:
@@ -133,6 +137,12 @@ class Journal:
     def add_work(self, stream: Stream, seconds: float) -> None:
         """Record that an operation took ``seconds``: a replay would take as long."""
         self._snapshots.add_work(stream, seconds)
+
+    def save_snapshot_at_rest(self, stream: Stream) -> None:
+        """Begin a snapshot of a stream that has no events lately, if a replay would take long. Call it regularly."""
+        is_served = self._engine.failure is None and self._engine.streams.get(stream.name) is stream
+        if is_served and stream.busy is None and self._snapshots.is_due_at_rest(stream):
+            self._engine.tasks.start(self._snapshots.take(stream))
 
     def hand_over_all(self, streams: Iterable[Stream]) -> None:
         """Hand over a snapshot of every stream, made now."""

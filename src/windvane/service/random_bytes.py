@@ -27,6 +27,20 @@ def draw_bytes(count: int) -> bytes:
         return _bytes[_place - count : _place]
 
 
+def draw_id(now: float) -> str:
+    """Return a new id of 16 hexadecimal digits: four of the time in sixteenths of a second, and twelve random ones.
+
+    Decisions of about the same time are neighbours in the index of a store. If all digits were random, almost every
+    event would change another page of it: a fifth more pages to write, and more of the file to keep in memory.
+
+    Examples
+    --------
+    >>> len(draw_id(1.7e9)), draw_id(16.0) < draw_id(16.1)
+    (16, True)
+    """
+    return f"{int(16.0 * now) & 0xFFFF:04x}{draw_bytes(6).hex()}"
+
+
 def _forget() -> None:
     global _bytes, _place
     _bytes, _place = b"", 0

@@ -24,7 +24,9 @@ SNAPSHOT_PAUSE = 1.0
 """Seconds at least between two snapshots of a stream: each delays other requests by some milliseconds, which more than
 1 % of the requests of a busy stream would notice. A replay takes at most about as much longer."""
 LARGE_COUNT = 20_000  # open decisions whose copy takes less than 10 ms
-START_SHARE = 0.1  # a start whose replay took this share of the limit makes a snapshot at once
+START_SHARE = 0.1
+"""If a replay took this share of the limits at a start, or would take it for a stream that nobody uses at the moment, a
+snapshot is made at once."""
 
 log = logging.getLogger("windvane.service")
 
@@ -37,6 +39,7 @@ class _Progress:
     seconds: float
     earliest: float = 0.0
     is_packing: bool = False
+    looked: int = -1  # the last event of the stream at the last look
 
 
 class Snapshots:
@@ -66,6 +69,12 @@ class Snapshots:
         if progress.is_packing or not events or time.monotonic() < progress.earliest:
             return False
         return events >= share * SNAPSHOT_EVENTS or progress.seconds >= share * SNAPSHOT_SECONDS
+
+    def is_due_at_rest(self, stream: Stream) -> bool:
+        """Return whether the stream has no new events since the last call, and should use the time for a snapshot."""
+        progress = self._progress[stream.id]
+        is_at_rest, progress.looked = progress.looked == stream.number, stream.number
+        return is_at_rest and self.is_due(stream, START_SHARE)
 
     def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
         """Begin a snapshot, and return a coroutine that packs a copy of the stream in a thread and saves it. A small

@@ -21,14 +21,15 @@ from windvane.records import (
     DecisionRecord,
     RewardReceipt,
     to_datetime,
+    to_dict,
     to_json,
 )
-from windvane.service.bodies import is_same_request
+from windvane.service.bodies import is_same_request, write_json
 from windvane.service.charts import Charts, Model
 from windvane.service.decision_records import check_decision, describe_decision
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
-from windvane.service.random_bytes import draw_bytes
+from windvane.service.random_bytes import draw_id
 from windvane.service.store import Event, ReadableStore, Snapshot, StreamRow
 from windvane.service.store import events as kinds
 from windvane.service.stream_state import Removed, StreamState, describe_closed
@@ -88,9 +89,9 @@ class Stream(StreamState):
             raise invalid(error) from None
         if decision is not None and self.lookup.find_by_decision(decision):
             raise Problem("key-reused", f"stream {self.name!r} has a decision with the id {decision!r}")
-        id_ = decision or draw_bytes(8).hex()
+        id_ = decision or draw_id(now)
         self._expire(now, room=1)
-        body = to_json(self.core.decide(offer, id=id_, now=now))
+        body = write_json(to_dict(self.core.decide(offer, id=id_, now=now)))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
         return Done(201, body, self.take_events(), id_)
 
@@ -128,7 +129,8 @@ class Stream(StreamState):
             raise invalid(error) from None
         if is_new:
             kind = kinds.LATE if status == "expired" else kinds.REWARD_PART if is_part else kinds.REWARDED
-            self._log(kind, now, to_json(self.describe_reward(kind, decision, value, total, is_part)), decision, key)
+            outcome = write_json(self.describe_reward(kind, decision, value, total, is_part))
+            self._log(kind, now, outcome, decision, key)
         return Done(200, _write_receipt(decision, status, total), self.take_events())
 
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
@@ -327,4 +329,4 @@ def _is_same(event: Event, kind: int, raw: bytes) -> bool:
 
 
 def _write_receipt(decision: str, status: Any, value: float) -> bytes:
-    return to_json(RewardReceipt(decision=decision, status=status, value=value))
+    return write_json(to_dict(RewardReceipt(decision=decision, status=status, value=value)))

@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Scope, Send
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from windvane.errors import WindvaneError
+from windvane.service.http.endpoints import JsonResponse
 from windvane.service.http.metrics import Metrics
 from windvane.service.logs import RequestInfo, access_log, current_request, read_request_id
 
@@ -56,6 +58,15 @@ class Exchange:
         self._send, self._began = send, time.perf_counter()
         current_request.set(self.info)
 
+    async def answer(self, response: Response, scope: Scope, receive: Receive) -> None:
+        """Send an answer to a change. One that is short and complete passes through nothing else."""
+        if not isinstance(response, JsonResponse) or len(response.body) > SHORT:
+            return await response(scope, receive, self.send)
+        self.status, self._bytes = response.status_code, len(response.body)
+        headers = [*response.raw_headers, (b"x-request-id", self.info.id.encode())]
+        await self._send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": response.body})
+
     async def send(self, message: Message) -> None:
         """Send a part of the answer."""
         if message["type"] == "http.response.start":
@@ -67,8 +78,9 @@ class Exchange:
             message["headers"] = headers
         elif self.method == "HEAD":
             message = {**message, "body": b""}
-        self._bytes += len(message.get("body", b""))
-        if not self.is_reading and len(message.get("body", b"")) <= SHORT:
+        size = len(message.get("body", b""))
+        self._bytes += size
+        if size <= SHORT and not self.is_reading:
             return await self._send(message)
         try:
             async with asyncio.timeout(UNREAD_SECONDS):

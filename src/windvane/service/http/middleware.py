@@ -105,7 +105,12 @@ class ServiceMiddleware:
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         try:
-            await self._admit(scope, exchange)
+            if not self._access.is_fresh and scope["path"] not in PUBLIC:
+                # Metrics say why the store cannot be read, so they must not depend on it.
+                await self._access.refresh(may_fail=scope["path"] == METRICS)
+            self._check(scope, exchange)
+            if self._load.is_crowded(scope):  # its client has many others in progress
+                await self.engine.turnstile.wait()
             if exchange.method == "HEAD":
                 if scope["path"].endswith(ENDLESS):
                     raise Problem("method-not-allowed", "use GET")
@@ -118,7 +123,7 @@ class ServiceMiddleware:
                 if response is None:
                     await self.app(scope, _replay(body, receive), exchange.send)
                 else:
-                    await response(scope, receive, exchange.send)
+                    await exchange.answer(response, scope, receive)
         except Problem as problem:
             response = respond(problem, scope["path"])
             if b"upgrade" in exchange.headers:
@@ -139,15 +144,6 @@ class ServiceMiddleware:
             self._load.end(scope)
             exchange.finish(scope, self._metrics, log=self._log_requests)
 
-    async def _admit(self, scope: Scope, exchange: Exchange) -> None:
-        """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
-        if not self._access.is_fresh and scope["path"] not in PUBLIC:
-            # Metrics say why the store cannot be read, so they must not depend on it.
-            await self._access.refresh(may_fail=scope["path"] == METRICS)
-        self._check(scope, exchange)
-        if self._load.is_crowded(scope):
-            await self.engine.turnstile.wait()
-
     def _check(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed."""
         path, headers = scope["path"], exchange.headers
@@ -156,11 +152,11 @@ class ServiceMiddleware:
             raise Problem("invalid", "a request with a body must not have the header Upgrade; use HTTP/1.1 without it")
         if path in PUBLIC:
             return
-        host = headers.get(b"host", b"").lower()
+        host, is_open = headers.get(b"host", b"").lower(), not self._access.needs_token()
         is_forwarded = self._others is not None and self._others.forwarder.is_from_node(headers)
         scope[IS_FORWARDED] = is_forwarded
         if (
-            not self._access.needs_token()
+            is_open
             and not is_forwarded
             and self._hosts is not None
             and _remove_port(host.decode("latin-1")) not in self._hosts
@@ -184,7 +180,7 @@ class ServiceMiddleware:
         scope[IS_VALID] = partial(self._access.is_valid, bearer, is_forwarded=is_forwarded)
         origin = headers.get(b"origin")
         is_foreign = origin is not None and origin.lower() != b"http://" + host and not is_forwarded
-        if changes and is_foreign and not self._access.needs_token():
+        if changes and is_foreign and is_open:
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
         self._load.begin(scope, client)
 

@@ -216,9 +216,15 @@ class Token(NamedTuple):
 def digest_row(table: str, *values: Value) -> bytes:
     """Return the checksum of a row of ``table``: of its values, with ``(length,)`` in the place of bytes, and of these
     bytes."""
-    plain = [(len(value),) if isinstance(value, bytes) else value for value in values]
-    content = b"".join(value for value in values if isinstance(value, bytes))
-    return hashlib.sha256(ascii((table, *plain)).encode() + content).digest()
+    plain: list[Any] = [table]
+    content = b""
+    for value in values:
+        if isinstance(value, bytes):
+            plain.append((len(value),))
+            content += value
+        else:
+            plain.append(value)
+    return hashlib.sha256(ascii(tuple(plain)).encode() + content).digest()
 
 
 def seal_row(table: str, *values: Value) -> tuple[Value, ...]:
