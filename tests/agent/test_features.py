@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.agents import INF, NAN, refuses
+from support.agents import INF, NAN, assert_trustworthy, refuses
 from support.declarations import contexts_of, declarations, live
 from support.refusals import rejects
 from windvane import Agent, Features
@@ -87,7 +87,9 @@ def test_no_vector_is_longer_than_1_and_declarations_go_round(shared, own, arms,
     again = Features(**json.loads(json.dumps(features.declaration())))
     assert again.declaration() == features.declaration()
     np.testing.assert_array_equal(again.vectors(context, offered), rows)
-    Agent(features=again, policy="OFUL").decide(offered, context=context)  # and no vector is too long for an agent
+    agent = Agent(features=again, policy="OFUL")  # for which no vector is too long
+    for form in (offered, list(offered), None) if not own else (offered,):
+        assert_trustworthy(agent, agent.core.offer(form, context))
 
 
 @settings(max_examples=60)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 import pytest
 
 from support.agents import LIVE, NOON, arm_sets, assert_same_policy, build_agent, refuses
-from windvane import Agent
+from windvane import AdaptiveGLMUCB, Agent
 from windvane.agent.preview import learn_outcome
 
 NAMES = ["a", "b", "c", "d"]
@@ -51,6 +53,29 @@ def test_an_outcome_is_learned_as_update_learns_it(policy: str) -> None:
                 learn_outcome(agent.policy, pending, reward, weight)
                 twin.update(pending.x[None], reward, round=pending.round, weight=weight)
     assert_same_policy(agent.policy, twin)
+
+
+@pytest.mark.parametrize("learn", ["on_arrival", "at_timeout", "early"])
+def test_a_policy_that_overrides_update_learns_there(learn: str) -> None:
+    class Doubting(AdaptiveGLMUCB):
+        """It learns half of every reward."""
+
+        rewards: list[float] = field(default_factory=list, init=False)
+
+        def update(self, x: Any, reward: Any, round: Any = None, weight: Any = 1.0, mask: Any = None) -> None:
+            self.rewards.append(float(np.asarray(reward).item()))
+            super().update(x, 0.5 * np.asarray(reward), round, weight, mask)
+
+    settings: dict[str, Any] = {"reward_timeout": 2, "default_reward": 0.0, "learn": learn}
+    agent, twin = Agent(dim=2, policy=Doubting, **settings), Agent(dim=2, **settings)
+    for i, vectors in enumerate(arm_sets(2, 12)):
+        for each, share in ((agent, 1.0), (twin, 0.5)):
+            each.decide(offer(vectors), now=NOON + i, id=str(i))
+            if i < 2:
+                each.reward(str(i), share * (1 - i), now=NOON + i)
+    assert set(agent.policy.rewards) == {0.0, 1.0}
+    assert np.array_equal(agent.policy.read_theta(), twin.policy.read_theta())
+    assert agent.policy.read_theta().any()
 
 
 @pytest.mark.parametrize("policy", ["adaptive", "D-LinTS", "UniformRandom", "MASTER-OFUL"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.agents import INF, NAN, RED, refuses
+from support.agents import INF, NAN, RED, assert_trustworthy, refuses
 from support.refusals import rejects
 from windvane import Agent, DLinUCB
 from windvane.agent.vectors import REMEDY
@@ -75,10 +75,23 @@ def test_vectors_up_to_the_bound_are_accepted_in_every_form(lengths: list[float]
     is_allowed = max(lengths) <= NORM_SLACK
     for arms in forms:
         if is_allowed:
-            np.testing.assert_array_equal(agent.core.offer(arms).vectors, rows / spread)
+            offer = agent.core.offer(arms)
+            np.testing.assert_array_equal(offer.vectors, rows / spread)
+            assert_trustworthy(agent, offer)
         else:
             with rejects("arms", hint=REMEDY):
                 agent.core.offer(arms)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("clip", [False, True])
+def test_scaled_vectors_need_no_second_check(intercept: bool, clip: bool) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 3)) * [1.0, 100.0, 0.0]
+    agent = Agent(dim=3, scaling="fit", L=2.0, intercept=intercept, clip=clip)
+    agent.history(np.ones(len(rows)), rows)
+    for arms in (rows, np.asfortranarray(rows), pandas.DataFrame(rows), 1.24 * rows, 50.0 * rows):
+        if clip or np.max(arms) <= 1.24 * np.max(rows):
+            assert_trustworthy(agent, agent.core.offer(arms))
 
 
 def test_vectors_must_not_be_masked() -> None:

@@ -54,19 +54,6 @@ def test_what_compile_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_for_an_image_run(tmp_path: Path) -> None:
-    """Those of docs/service.md, without the installation."""
-    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    script = text[text.index("## Images") :].partition("```console\n")[2].partition("```")[0]
-    lines = [line for line in script.splitlines() if not line.startswith("pip ")]
-    assert len(lines) == 2
-    code = "\n".join(lines).replace("windvane compile", f"{sys.executable} -m windvane compile")
-    done = subprocess.run(["bash", "-e", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "2 policies compiled" in done.stdout
-    assert list_kernels(tmp_path / "kernels")
-
-
-@pytest.mark.slow
 def test_a_terminal_sees_how_far_compiling_is(tmp_path: Path) -> None:
     settings = {"WINDVANE_CACHE_DIR": str(tmp_path), "WINDVANE_QUIET": "1"}
     out, shown = run_on_terminal([str(SCRIPT), "compile", "UniformRandom", "--json"], **settings)

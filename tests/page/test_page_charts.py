@@ -223,3 +223,12 @@ def test_findings_in_words(server, visit):
     assert number("formatCount", 999, 1234567, 12345678) == ["999", "1,234,567", "12.3M"]
     assert number("formatNumber", 0.5, 1.0, -0.01234, 5.46e-5) == ["0.500", "1", "−0.0123", "5.5e−5"]
     assert number("formatDuration", 59, 90, 86400, 3e5) == ["59 s", "1.5 min", "1 day", "3.5 days"]
+
+
+def test_the_latest_decisions_wait_for_their_rewards(server, visit):
+    """All that are shown as recent; older outcomes are known."""
+    server.create("waiting", dim=2, reward_timeout=60, default_reward=0.0)
+    server.feed("waiting", 120, rewarded=0)
+    page = visit(server.url + "/#/waiting")
+    until(page, "document.querySelector('#reward .reading').textContent.startsWith('The latest decisions wait')")
+    assert page.inner_text("#reward .reading").endswith("all time 0.")

@@ -44,6 +44,37 @@ def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
         assert np.array_equal(alone.decision.projection.report, together.decision.projection.report)
 
 
+class Doubting(wv.BVDGLMUCB):
+    """It learns half of every reward."""
+
+    def update(self, x, reward, round=None, weight=1.0, mask=None) -> None:
+        super().update(x, 0.5 * np.asarray(reward), round, weight, mask)
+
+
+class DoubtingLanes(wv.PerLane):
+    def build_lane(self, place: int) -> wv.Policy:
+        return self.derive(Doubting, gamma=0.9, lanes=[int(self.lane_ids[place])])
+
+
+class DoubtingWorkers(wv.BOBBVDGLMUCB):
+    def build_worker(self, values) -> Doubting:
+        return super().build_worker(values).derive(Doubting)
+
+
+@pytest.mark.parametrize("doubting", [DoubtingLanes(2, lanes=2), DoubtingWorkers(2, horizon=40, lanes=2)])
+def test_policies_inside_that_override_update_learn_there(doubting: wv.Policy) -> None:
+    inner = (doubting.worker,) if isinstance(doubting, wv.BanditOverBandits) else doubting.policies
+    expected = [wv.BVDGLMUCB(**policy.get_params()) for policy in inner]
+    arms = LaneWorld([0, 1], 2).arms(0)
+    for policy in (doubting, *expected):
+        policy.select(arms[: policy.lane_count])
+    doubting.update(arms[:, 0], 1.0)
+    for place, (policy, twin) in enumerate(zip(inner, expected, strict=True)):
+        twin.update(arms[place:, 0][: twin.lane_count], 0.5)
+        assert np.array_equal(policy.info().b, twin.info().b)
+        assert policy.info().b.any()
+
+
 def test_a_bad_lane_leaves_the_others_alone() -> None:
     policy, world = OnePolicyPerLane(3, lanes=2, gamma=0.95), LaneWorld([0, 1], 3)
     play(policy, world, range(5))

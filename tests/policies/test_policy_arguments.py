@@ -191,6 +191,28 @@ def test_arrays_of_another_shape_do_not_reach_a_kernel() -> None:
 
 
 @every_policy
+def test_trusted_arms_are_decided_as_checked_ones(cls, settings) -> None:
+    policy, twin = (cls(2, **settings) for _ in range(2))
+    for arms in np.random.default_rng(0).uniform(-0.5, 0.5, (20, 1, 3, 2)):
+        chosen = twin.select(arms)
+        assert policy.select(policy.trust(arms)) == chosen
+        for each in (policy, twin):
+            each.update(arms[:, chosen[0]], 1.0)
+    assert same_state(policy.state(), twin.state())
+
+
+def test_only_the_very_array_is_trusted_once_and_never_its_shape() -> None:
+    policy, far = wv.AdaptiveGLMUCB(2), np.full((1, 2, 2), 9.0)
+    policy.trust(far)
+    refuses_unchanged(policy, "arms", lambda: policy.select(far.copy()))
+    refuses_unchanged(policy, "arms", lambda: policy.select(far))  # trusted only until the call before
+    policy.trust(far)
+    refuses_unchanged(policy, "arms", lambda: policy.select(far, [[True, True]]))
+    for shape in ((1, 2, 90), (1, 0, 2), (2, 2, 2)):
+        refuses_unchanged(policy, "arms", partial(policy.select, policy.trust(np.zeros(shape))))
+
+
+@every_policy
 def test_one_lane_is_still_an_axis(cls, settings) -> None:
     """What most people get wrong first is met with what to do about it, also where the one lane is all there is."""
     policy, arms = cls(2, **settings), np.full((4, 2), 0.3)

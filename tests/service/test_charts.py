@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from support.server import ARMS, Local, run_local, until
+from support.server import ARMS, Local, run_local, serve, until
 from windvane.records import to_plain
 from windvane.service import charts as module
 from windvane.service import engine
-from windvane.service.charts import MAX_ARMS, MAX_COUNTED, RECENT, Charts
+from windvane.service.charts import MAX_ARMS, MAX_COUNTED, READ_AT_ONCE, RECENT, Charts
 from windvane.service.store import CLOSED, DECIDED, LATE, REWARD_PART, REWARDED, Event
 
 
@@ -190,3 +190,25 @@ def test_a_log_that_cannot_be_charted_is_served(tmp_path: Path, monkeypatch: pyt
     with run_local(tmp_path / "a.db") as service:
         live(service, range(3))
         assert read_charts(service)["buckets"] == []
+
+
+@pytest.mark.sqlite
+def test_whoever_follows_a_stream_gets_all_of_its_charts(tmp_path: Path) -> None:
+    """Although they are read in parts, and nothing happens meanwhile."""
+    server = serve(tmp_path / "a.db")
+    try:
+        with server.client() as client:
+            client.post("/v1/streams", json={"name": "shop", "dim": 2})
+            decided = 0
+            while decided <= 2 * READ_AT_ONCE:
+                client.post("/v1/streams/shop/decisions/batch", json={"decisions": [ARMS] * 1000})
+                decided += 1000
+            with client.stream("GET", "/v1/streams/shop/live") as live:
+                for line in live.iter_lines():
+                    assert not line.startswith(":"), "idle, with charts that lack events"
+                    if line.startswith("data: "):
+                        charts = json.loads(line.removeprefix("data: "))["charts"]
+                        if sum(read_column(charts, "decisions")) == decided:
+                            break
+    finally:
+        assert server.stop() == 0

@@ -10,6 +10,7 @@ import numpy as np
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import POLICIES, Agent, Policy
+from windvane.agent.vectors import Offer
 from windvane.errors import ArgumentError, WindvaneError
 
 NAN, INF = float("nan"), float("inf")
@@ -49,6 +50,14 @@ def refuses(agent: Agent, argument: str | None, call, error: type[WindvaneError]
     assert isinstance(caught.value, ValueError)
     assert agent.to_bytes() == before
     return caught.value
+
+
+def assert_trustworthy(agent: Agent, offer: Offer) -> None:
+    """Expect the vectors of an offer to pass the check of the policy, which trusts them, and to suit its kernels."""
+    arms = offer.vectors[None]
+    assert arms.flags.carray
+    assert arms.dtype == np.float64
+    agent.policy.check_arms(arms.copy(), None)
 
 
 def assert_same_policy(one: Agent | Policy, other: Agent | Policy) -> None:

@@ -24,6 +24,7 @@ from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
     ON_ARRIVAL,
+    RECORDED,
     ClosedDecision,
     ClosedOutcome,
     ConflictingRewardError,
@@ -135,7 +136,7 @@ class AgentCore:
                 learn_outcome(self.policy, pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
-        preferred = index = int(policy.select(vectors[None])[0])
+        preferred = index = int(policy.select(policy.trust(vectors[None]))[0])
         explored = False
         if self.epsilon > 0.0:
             coin, place = uniform_pair(policy.key, policy.lane_ids[0], number, PLAY, 0)
@@ -188,7 +189,7 @@ class AgentCore:
         else:
             self._hold(pending, value, at)
         self.tally.rewards += 1
-        return RewardOutcome("recorded", True)
+        return RECORDED
 
     def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
         """Add a part to the reward of a decision. Also return the sum so far, or the sum of the parts that arrived
@@ -204,7 +205,7 @@ class AgentCore:
         self.tally.rewards += pending.reward is None
         self._hold(pending, total, at)
         pending.is_partial = True
-        return RewardOutcome("recorded", True), total
+        return RECORDED, total
 
     def check_part(self, decisions: PendingDecisions, id: str, value: float) -> float:
         """Return the sum of the parts of a reward of one of ``decisions``, if it is a possible reward."""

@@ -32,12 +32,13 @@ class Field:
         """The names of its coordinates."""
         return [self.name] if self.values is None else [f"{self.name} = {value}" for value in self.values]
 
-    def encode_category(self, owner: Path, value: Any) -> list[float]:
-        """Return a category as numbers; ``owner`` is the path of the mapping that it comes from."""
-        values = self.values or ()
-        if not isinstance(value, str) or value not in values:
-            raise ArgumentError((*owner, self.name), value, f"one of {list_values(values)}")
-        return [float(value == each) for each in values]
+    def encode_unscaled(self, owner: Path, value: Any, clip: bool) -> list[float]:
+        """Return a category, or a number without a range, as numbers; ``owner`` is the path of the mapping of it."""
+        if self.values is None:
+            return [self.check_number(owner, value, clip)]
+        if not isinstance(value, str) or value not in self.values:
+            raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
+        return [float(value == each) for each in self.values]
 
     def check_number(self, owner: Path, value: Any, clip: bool) -> float:
         """Return a number, within its range if the field has one."""
@@ -57,30 +58,32 @@ class Field:
         return {} if self.low is None else {"low": self.low, "high": self.high}
 
 
-def encode_fields(fields: Mapping[str, Field], owner: Path, values: Mapping[str, Any], clip: bool) -> list[float]:
-    """Return the ``values`` of ``fields`` as numbers; ``owner`` is the path of ``values``."""
-    check_keys(owner, values, fields)
+def encode_fields(
+    fields: Mapping[str, Field], owner: Path, values: Mapping[str, Any], clip: bool, unit: float = 1.0
+) -> list[float]:
+    """Return the ``values`` of ``fields`` as numbers times ``unit``; ``owner`` is the path of ``values``."""
+    if type(values) is not dict or values.keys() != fields.keys():  # the usual case needs no closer check
+        check_keys(owner, values, fields)
     numbers: list[float] = []
     for name, field in fields.items():
         value, low, high = values[name], field.low, field.high
-        if field.values is not None:
-            numbers += field.encode_category(owner, value)
-        elif low is None or high is None:
-            numbers.append(field.check_number(owner, value, clip))
+        if low is None or high is None:
+            numbers += [unit * number for number in field.encode_unscaled(owner, value, clip)]
         else:
             if not (isinstance(value, PLAIN_NUMBERS) and low <= value <= high):  # the usual case needs no closer check
                 value = field.check_number(owner, value, clip)
-            numbers.append(2.0 * (value - low) / (high - low) - 1.0)
+            numbers.append(unit * (2.0 * (value - low) / (high - low) - 1.0))
     return numbers
 
 
-def encode_past_fields(fields: Mapping[str, Field], owner: Path, values: Any) -> list[float]:
-    """Return values from before the fields were declared, as numbers; zeros for those that cannot be encoded."""
+def encode_past_fields(fields: Mapping[str, Field], owner: Path, values: Any, unit: float = 1.0) -> list[float]:
+    """Return values from before the fields were declared, as numbers times ``unit``; zeros for those that cannot be
+    encoded."""
     numbers: list[float] = []
     for name, field in fields.items():
         value = values.get(name) if isinstance(values, Mapping) else None
         try:
-            numbers += encode_fields({name: field}, owner, {name: value}, clip=True)
+            numbers += encode_fields({name: field}, owner, {name: value}, clip=True, unit=unit)
         except ArgumentError:
             numbers += [0.0] * len(field.columns)
     return numbers

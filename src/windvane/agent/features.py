@@ -20,7 +20,7 @@ import numpy as np
 
 from windvane.agent.feature_fields import Field, Fields, check_keys, encode_fields, encode_past_fields, parse_fields
 from windvane.agent.names import check_flag, check_names, find_repeated, list_values
-from windvane.arguments import LARGEST, Array, Index, check_between
+from windvane.arguments import LARGEST, Array, check_between
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
@@ -56,17 +56,19 @@ class Features:
                 raise ArgumentError(("by_arm", field.name), field.declaration(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        # A context is encoded once, as 1 and its fields; these are the indices in that encoding of a vector's parts.
-        owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
-        block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
-        self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
-        self._block, self._steps = np.array(block), np.arange(len(block))
-        self._head = self.intercept + sum(len(field.columns) for field in (*self.shared, *self.per_arm))
-        self._block_starts = {arm: self._head + i * len(block) for i, arm in enumerate(self.arms)}
-        self.dim = self._head + len(self.arms) * len(block)
-        self._declared_places = self._places(
-            [i * self.dim + start for i, start in enumerate(self._block_starts.values())]
-        )
+        # A context is encoded once, as 0, 1 and its fields. A vector takes its coordinates from there: ``_row`` has the
+        # index of each in that encoding without any arm's block, ``_rows`` with the block of each declared arm.
+        owners = ["", "", *(name for name, field in self._context_fields.items() for _ in field.columns)]
+        block = [1, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
+        coordinates = range(2 - self.intercept, 2 + sum(len(field.columns) for field in self.shared))
+        head = len(coordinates) + sum(len(field.columns) for field in self.per_arm)
+        self._own = slice(len(coordinates), head)  # the coordinates of an arm's own fields
+        self.dim = head + len(self.arms) * len(block)
+        self._row = np.array([*coordinates, *[0] * (self.dim - len(coordinates))], dtype=np.int64)
+        self._rows = np.tile(self._row, (len(self.arms), 1))
+        for i, row in enumerate(self._rows):
+            row[head + i * len(block) :][: len(block)] = block
+        self._row_of = dict(zip(self.arms, self._rows, strict=True))
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
@@ -119,41 +121,27 @@ class Features:
         be encoded are 0 in their coordinates.
         """
         encoded = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
-        shared = encoded[self._shared]
-        rows = np.zeros((len(arms), self.dim))
-        rows[:, : len(shared)] = shared
-        if arms is self.arms and not self._arm_fields:  # all declared arms, whose places are known
-            places = self._declared_places
-        else:
-            places = self._places(self._read_arms(arms, rows[:, len(shared) : self._head], lenient))
-        rows.put(places, encoded[self._block])  # repeats the block for every arm
-        return rows
-
-    def _read_arms(self, arms: Sequence[Name] | Mapping[Name, Any], own: Array, lenient: bool) -> list[int]:
-        """Write the arms' own fields to the rows of ``own``. Return where their blocks start in all rows together."""
-        own_fields, starts = arms if isinstance(arms, Mapping) else None, []
-        for row, arm in enumerate(arms):
+        if arms is self.arms and not self._arm_fields:  # all declared arms
+            return encoded[self._rows]
+        own_fields, rows = arms if isinstance(arms, Mapping) else None, np.empty((len(arms), self.dim))
+        for row, arm in zip(rows, arms, strict=True):
+            own = encoded[:0]
             if own_fields is not None or self._arm_fields:
                 values = {} if own_fields is None else own_fields[arm]
-                own[row] = self._encode(("arms", arm), values, self._arm_fields, lenient)[1:]
-            if arm in self._block_starts:
-                starts.append(row * self.dim + self._block_starts[arm])
-            elif self.arms and not lenient:
+                own = self._encode(("arms", arm), values, self._arm_fields, lenient)[2:]
+            if self.arms and not lenient and arm not in self._row_of:
                 raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
-        return starts
-
-    def _places(self, starts: list[int]) -> Index:
-        """Return the places of all coordinates of the blocks that start at ``starts``."""
-        return np.array(starts, dtype=np.int64)[:, None] + self._steps
+            row[:] = encoded[self._row_of.get(arm, self._row)]
+            row[self._own] = own
+        return rows
 
     def _encode(self, owner: Path, values: Any, fields: Mapping[str, Field], lenient: bool) -> Array:
-        """Return 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
+        """Return 0, 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
         if lenient:
-            numbers = encode_past_fields(fields, owner, values)
+            numbers = encode_past_fields(fields, owner, values, self.scale)
         else:
-            numbers = encode_fields(fields, owner, values, self.clip)
-        encoded: Array = np.array([1.0, *numbers]) * self.scale
-        return encoded
+            numbers = encode_fields(fields, owner, values, self.clip, self.scale)
+        return np.array([0.0, self.scale, *numbers])
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean

@@ -88,6 +88,9 @@ class RewardOutcome(NamedTuple):
     is_new: bool
 
 
+RECORDED = RewardOutcome("recorded", True)
+
+
 class PendingDecisions:
     """``open`` decisions by id, and the outcomes of the last that were ``closed``, both the oldest first.
 

@@ -20,6 +20,7 @@ from windvane.policies.inputs import Feedback
 from windvane.records import Prediction
 
 ONE_LANE = np.array([True])  # the mask of the lane that has a reward
+ONE_WEIGHT = np.array([1.0])
 
 
 class Preview(NamedTuple):
@@ -55,8 +56,10 @@ def preview(policy: Policy, clock: Clock, offer: Offer, at: float, due: Due) -> 
 
 def learn_outcome(policy: Policy, pending: Pending, outcome: float, weight: float) -> None:
     """Let a policy learn an outcome, which needs no check: the vector, the round and the reward were checked before."""
-    x, reward, decided, weights = pending.x[None], np.array([outcome]), np.array([pending.round]), np.array([weight])
-    policy.learn(Feedback(x, reward, decided, np.array([policy.latest_round - pending.round]), weights, ONE_LANE))
+    age = np.array([policy.latest_round - pending.round])
+    weights = ONE_WEIGHT if weight == 1.0 else np.array([weight])
+    x, rewards, rounds = pending.x[None], np.array([outcome]), np.array([pending.round])
+    policy.receive(Feedback(x, rewards, rounds, age, weights, ONE_LANE))
 
 
 def read_scores(policy: Policy) -> tuple[DecisionInfo, Array]:

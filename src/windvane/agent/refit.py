@@ -1,6 +1,6 @@
 """Learn a log again with new settings, and compare the predictions of the old and the new model.
 
-A row of a log is an event as the service exports it (docs/service.md, "The event log"), or a similar mapping:
+A row of a log is an event as the service exports it (docs/reference/event-log.md), or a similar mapping:
 
 =====================================  ==========================================================================
 kind                                   fields that are read, besides ``time`` and ``decision`` (the id)

@@ -138,7 +138,7 @@ def _check_file(store: str) -> Path:
     except StoreError as error:
         raise InputError(str(error)) from None
     if is_postgres(store):
-        hint = "back up a database with the tools of PostgreSQL: see docs/cluster.md"
+        hint = "back up a database with the tools of PostgreSQL: see docs/howto/backup-restore.md"
         raise InputError(f"{name_store(store)}: --store must be a file; {hint}")
     return Path(store)
 

@@ -253,7 +253,7 @@ class BanditOverBandits(Policy):
 
     def learn(self, feedback: Feedback) -> None:
         """Pass checked rewards to the worker. Rewards of earlier blocks are only counted."""
-        self.worker.learn(feedback)
+        self.worker.receive(feedback)
         amount = np.where(feedback.mask, feedback.weight, 0.0) * np.where(feedback.mask, feedback.reward, 0.0)
         is_late = feedback.mask & ~self.worker.mask_restarted(feedback)
         self.earned += np.where(is_late, 0.0, amount)

@@ -82,8 +82,10 @@ class Policy(InputChecks, Configured, Stateful):
     needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
     invariant: ClassVar[tuple[str, ...]] = stored
+    overrides_update: ClassVar[bool] = False  # whether the class has an ``update`` of its own
 
     def __init_subclass__(cls, **keywords: Any) -> None:
+        cls.overrides_update = cls.update is not Policy.update
         is_ours = cls.__module__.startswith("windvane.")  # an example must be true, and is run by the tests
         if is_ours and "card" in vars(cls) and cls.__doc__ and ">>> " not in cls.__doc__:
             call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
@@ -161,7 +163,7 @@ class Policy(InputChecks, Configured, Stateful):
         return {}
 
     def learn(self, feedback: Feedback) -> None:
-        """Learn checked rewards. :meth:`update` checks them; an agent has checked its own when they came in."""
+        """Learn checked rewards: those of :meth:`update`, or of :meth:`receive`."""
         raise NotImplementedError
 
     def pass_time(self, rounds: float) -> None:
@@ -205,6 +207,17 @@ class Policy(InputChecks, Configured, Stateful):
             Lanes that have a reward, [lanes]. Default: all.
         """
         self.learn(self.check_feedback(x, reward, round, weight, mask))
+
+    def receive(self, feedback: Feedback) -> None:
+        """Learn rewards that an agent, or a policy that contains this one, has checked.
+
+        They go to ``learn``, or to ``update`` if the class overrides it, which then misses no reward.
+        """
+        if self.overrides_update:
+            x, reward, decided, _, weight, mask = feedback
+            self.update(x, reward, round=decided, weight=weight, mask=mask)
+        else:
+            self.learn(feedback)
 
     def advance(self, n: float = 1.0) -> None:
         """Let ``n`` rounds pass without a decision, a number of at least 0 that need not be whole."""

@@ -73,7 +73,7 @@ class PerLane(Policy):
 
     def learn(self, feedback: Feedback) -> None:
         for i in np.flatnonzero(feedback.mask):
-            self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
+            self.policies[i].receive(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
         for policy in self.policies:

@@ -1,7 +1,7 @@
 """Run the service: bind the socket, serve the application with uvicorn, drain and stop on a signal.
 
 uvicorn is used unmodified. It has no time limit for slow clients and no limit on the length of headers; on the open
-internet a reverse proxy adds them (``docs/nginx.conf``, "Behind nginx, with TLS" in ``docs/operations.md``).
+internet a reverse proxy adds them (``deploy/nginx.conf``, explained in ``docs/howto/nginx-systemd.md``).
 ``benchmarks/servers.py`` compares it with other servers.
 """
 

@@ -54,7 +54,8 @@ class Views:
         if stream.live[0] != stream.progress:
             number = stream.number
             charts = await self.read_charts(stream)
-            progress = number, *stream.progress[1:]  # events that came meanwhile are not in the charts
+            # Events that came meanwhile are not in the charts. The next call reads further those that lack events.
+            progress = min(number, stream.charts.number), *stream.progress[1:]
             stream.live = progress, b'{"info":%b,"charts":%b}' % (to_json(await self.read_info(stream)), charts)
         return stream.live[1]
 

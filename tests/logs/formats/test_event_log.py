@@ -169,7 +169,7 @@ def test_offers_and_probabilities_of_declared_arms(exports) -> None:
 
 
 def join_by_hand(path: Path) -> tuple[list[float], int]:
-    """The outcomes of all decisions, joined as docs/service.md does, and the number of late rewards."""
+    """The outcomes of all decisions, joined as docs/reference/event-log.md does, and the number of late rewards."""
     events = [json.loads(line) for line in path.read_text().splitlines()]
     outcomes = {event["decision"]: event["value"] for event in events
                 if event["kind"] == "rewarded" and event["settled"]}  # fmt: skip

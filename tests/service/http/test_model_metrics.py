@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from support.server import Local, run_local
+from support.service_pages import DEPLOY
 from windvane.agent.info import CODES
 from windvane.records import to_plain
 
-RULES = Path(__file__).parents[3] / "docs" / "windvane.rules.yml"
+RULES = DEPLOY / "windvane.rules.yml"
 FEATURES = {"shared": {"hour": {"low": 0, "high": 24}}, "arms": ["red", "blue"]}
 
 

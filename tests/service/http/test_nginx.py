@@ -1,4 +1,4 @@
-"""The service behind Debian's nginx with the configuration of the documentation: what nginx keeps away from it."""
+"""The service behind Debian's nginx with the configuration of deploy/: what nginx keeps away from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 
 from support.nginx import create_certificate, find_ports, find_program, locate_site, run_nginx, write_site
 from support.server import ARMS, run_command, run_server, until
+from support.service_pages import DEPLOY
 from support.wire import AMBIGUOUS, read_statuses, send_bytes
 
-CONFIGURATION = Path(__file__).parents[3] / "docs" / "nginx.conf"
+CONFIGURATION = DEPLOY / "nginx.conf"
 NAME = "windvane.example.com"
 
 

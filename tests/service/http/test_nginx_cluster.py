@@ -1,11 +1,10 @@
-"""Two nodes behind Debian's nginx with the configurations of the documentation: in front of both, and between them."""
+"""Two nodes behind Debian's nginx with the configurations of deploy/: in front of both, and between them."""
 
 from __future__ import annotations
 
 import contextlib
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
@@ -15,8 +14,8 @@ from support.nginx import create_certificate, find_ports, find_program, locate_s
 from support.nodes import NodeForks, ServiceCluster
 from support.postgres import Cluster
 from support.server import ARMS, run_command, until
+from support.service_pages import DEPLOY
 
-DOCS = Path(__file__).parents[3] / "docs"
 NAME = "windvane.example.com"
 
 
@@ -71,12 +70,12 @@ def site(cluster: Cluster, node_forks: NodeForks, tmp_path_factory: pytest.TempP
             https, http = find_ports(2)
             nodes.start(name, wait=False, port=port, node_url=f"https://localhost:{https}", environment=trusted)
             here = [*locate_site(folder, certificates, https, http), ("127.0.0.1:8000", f"127.0.0.1:{port}")]
-            write_site(folder, DOCS / "nginx.conf", here)
+            write_site(folder, DEPLOY / "nginx.conf", here)
             stack.enter_context(run_nginx(folder, https))
         folder = tmp_path_factory.mktemp("nginx-cluster")
         https, http = find_ports(2)
         places = [("10.0.0.5:8000", f"127.0.0.1:{ports['a']}"), ("10.0.0.6:8000", f"127.0.0.1:{ports['b']}")]
-        write_site(folder, DOCS / "nginx-cluster.conf", [*locate_site(folder, certificates, https, http), *places])
+        write_site(folder, DEPLOY / "nginx-cluster.conf", [*locate_site(folder, certificates, https, http), *places])
         stack.enter_context(run_nginx(folder, https))
         nodes.wait_until_balanced()
         yield Site(nodes, https, ssl.create_default_context(cafile=certificate), secret)
@@ -119,7 +118,7 @@ def test_a_node_that_is_stopped_in_an_orderly_way(site: Site) -> None:
 
 def test_the_limits_are_those_of_a_single_service() -> None:
     """The two configurations differ in their upstreams only."""
-    single, several = ((DOCS / name).read_text().splitlines() for name in ("nginx.conf", "nginx-cluster.conf"))
+    single, several = ((DEPLOY / name).read_text().splitlines() for name in ("nginx.conf", "nginx-cluster.conf"))
     assert [line for line in single if line not in several and not line.startswith("#")] == [
         "    server 127.0.0.1:8000 max_conns=900;    # the service serves 1,000 requests at once"
     ]

@@ -1,4 +1,4 @@
-"""windvane's own event log, as the service exports it: NDJSON or Parquet (docs/service.md, "The event log").
+"""windvane's own event log, as the service exports it: NDJSON or Parquet (docs/reference/event-log.md).
 
 Rewards are separate events. A first pass collects them, together with the arms that were declared at each time: a
 decision that names no arms had all of these. The log does not hold the features that a stream was created with. Until

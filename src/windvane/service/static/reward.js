@@ -51,7 +51,8 @@ export function showReward(info, charts, series) {
  * @param {Series} series
  */
 function describeRate({ mean_reward: mean, counts }, { recentMean, recentSettled }) {
-  if (recentMean === null) return "No reward has been learned yet.";
+  if (mean === null) return "No reward has been learned yet.";
+  if (recentMean === null) return `The latest decisions wait for their rewards; all time ${formatNumber(mean)}.`;
   const recent = `Recent ${formatNumber(recentMean)} (${countOf(recentSettled, "reward")})`;
   return `${recent}, all time ${formatNumber(mean)} (${formatCount(counts.settled)}).`;
 }

@@ -1,4 +1,4 @@
-"""The commands of docs/cluster.md, run as they are against a private PostgreSQL server."""
+"""The commands for PostgreSQL in the how-to pages, run as they are against a private PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import pytest
 import windvane.testing
 from support.postgres import Cluster
 from support.server import SOURCE, until
-from test_docs import ROOT
+from support.service_pages import HOWTO, read_commands, run_bash
 from windvane import Client
 from windvane.testing import Service
 
-PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-NEEDS_ROOT = ["systemd", "Containers", "Rolling upgrade"]  # or a machine to install on
+PAGE, BACKUP, RETENTION = HOWTO / "postgresql.md", HOWTO / "backup-restore.md", HOWTO / "retention.md"
+NEEDS_ROOT = {"Install nodes under systemd", "Containers"}  # or a machine to install on
 STORE = "postgresql://windvane@localhost/windvane"
 MARKER = "an-address-to-be-erased"
 ACCESS = """
@@ -37,13 +37,6 @@ shift 2
 [ "$1" = windvane ] || export PGHOST={folder} PGUSER=owner PGDATABASE=postgres
 exec "$@"
 """
-
-
-def read_blocks(title: str) -> list[str]:
-    """Return the blocks of commands of a section."""
-    section = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    assert section is not None, title
-    return re.findall(r"^```console\n(.*?)^```", section[1], re.M | re.S)
 
 
 def find_port() -> int:
@@ -84,12 +77,7 @@ class Desk:
         for old, new in (("db.internal:5432", f"localhost:{self.port}"), ("db.internal", "localhost"), *replacements):
             script = script.replace(old, new)
         environment = {**self.environment, **identity.pop("environment", {})}
-        line = ["bash", "-e", "-o", "pipefail", "-c", script]
-        done = subprocess.run(
-            line, cwd=self.home, env=environment, capture_output=True, text=True, check=False, **identity
-        )
-        assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+        return run_bash(script, self.home, environment, code, **identity)
 
     def run_as_server(self, script: str, *replacements: tuple[str, str]) -> None:
         """Run commands as the user of the database server, who connects by its socket; those of windvane afterwards."""
@@ -133,7 +121,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder.mkdir()
     desk = Desk(folder)
     try:
-        for block in read_blocks("Roles"):
+        for block in read_commands(PAGE, "Create the database and its roles"):
             desk.run(block)
         yield desk
     finally:
@@ -142,16 +130,16 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def test_every_block_of_commands_is_run() -> None:
-    titles = re.findall(r"^## (.+)$", PAGE, re.M)
+    titles = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.M)
     tests = {
-        "Five minutes", "Roles", "Passwords and TLS", "Tokens", "A standby and `--ha`", "Move a store", "Backup",
-        "Point-in-time recovery", "Retention and erasure", "Sizing",
+        "Try it in five minutes", "Create the database and its roles", "Passwords and TLS", "Add a token",
+        "A standby and `--ha`", "Move a store from a file", "Plan the size",
     }  # fmt: skip
-    assert {title for title in titles if read_blocks(title)} == tests | set(NEEDS_ROOT)
+    assert {title for title in titles if read_commands(PAGE, title)} == tests | NEEDS_ROOT
 
 
 def test_five_minutes(desk: Desk) -> None:
-    setup, serving, asking = read_blocks("Five minutes")
+    setup, serving, asking = read_commands(PAGE, "Try it in five minutes")
     local = {"PGHOST": str(desk.cluster.folder), "PGUSER": "owner"}
     names = [("pip install '.[postgres]'\n", ""), ("windvane", "five_minutes")]
     desk.run(setup, *names, environment=local)
@@ -184,7 +172,7 @@ def test_the_role_of_the_service_drops_nothing(desk: Desk) -> None:
 
 
 def test_passwords(desk: Desk) -> None:
-    (block,) = read_blocks("Passwords and TLS")
+    (block,) = read_commands(PAGE, "Passwords and TLS")
     try:
         text = desk.run(block, ("END\nwindvane", f"END\necho port={desk.port} >> ~/.pg_service.conf\nwindvane"))
     finally:
@@ -196,7 +184,7 @@ def test_passwords(desk: Desk) -> None:
 
 
 def test_tokens(desk: Desk) -> None:
-    (block,) = read_blocks("Tokens")
+    (block,) = read_commands(PAGE, "Add a token")
     assert desk.run(block).startswith("wv_")
     desk.run(f"windvane token remove shop --store {STORE} && windvane token open --store {STORE}")
 
@@ -205,7 +193,7 @@ def test_a_store_is_moved(desk: Desk, tmp_path: Path) -> None:
     with windvane.testing.serve(tmp_path / "windvane.db") as client:
         client.create("moved", dim=1)
         decision = client.decide("moved", {"a": [0.5], "b": [-0.5]})
-    (block,) = read_blocks("Move a store")
+    (block,) = read_commands(PAGE, "Move a store from a file")
     text = desk.run(block, ("/var/lib/windvane/windvane.db", str(tmp_path / "windvane.db")))
     assert "1 stream" in text
     with desk.serve() as client:
@@ -214,7 +202,7 @@ def test_a_store_is_moved(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_sizing(desk: Desk) -> None:
-    disk, processor = read_blocks("Sizing")
+    disk, processor = read_commands(PAGE, "Plan the size")
     with desk.serve() as client:
         client.create("sized", dim=1)
         client.decide_many("sized", [{"a": [0.5], "b": [-0.5]}] * 100)
@@ -228,7 +216,7 @@ def test_a_dump_is_restored(desk: Desk) -> None:
     with desk.serve() as client:
         client.create("dumped", dim=1)
         client.decide("dumped", {"a": [0.5]})
-    dump, restore = read_blocks("Backup")
+    dump, restore = read_commands(BACKUP, "Back up PostgreSQL")
     desk.run(dump)
     text = desk.run(restore)
     assert re.search(r"dumped +1 +sound", text), text
@@ -251,13 +239,13 @@ def test_erased_bytes_leave_the_tables(desk: Desk) -> None:
         desk.cluster.execute("CHECKPOINT")
         assert holds_marker(tables)
         client.delete_stream("erased")
-    (block,) = read_blocks("Retention and erasure")
+    (block,) = read_commands(RETENTION, "Where the bytes are")
     desk.run(block, ("VACUUM FULL events, snapshots, baselines", "VACUUM FULL events, snapshots, baselines, streams"))
     assert not holds_marker(tables)
 
 
 def test_point_in_time_recovery(desk: Desk) -> None:
-    archive, base, recovery = read_blocks("Point-in-time recovery")
+    archive, base, recovery = read_commands(BACKUP, "Recover PostgreSQL to a point in time")
     folder = desk.home.parent / "archive"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
@@ -292,7 +280,7 @@ def test_point_in_time_recovery(desk: Desk) -> None:
 
 
 def test_a_standby(desk: Desk) -> None:
-    role, copy, sync = read_blocks("A standby and `--ha`")
+    role, copy, sync = read_commands(PAGE, "A standby and `--ha`")
     desk.run(f"windvane serve --port 0 --ha --store {STORE}", code=2)
     desk.run(role)
     data = desk.home.parent / "standby"
