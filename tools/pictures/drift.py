@@ -89,7 +89,7 @@ def draw_tracking() -> str:
     for i, ((name, memory), colour) in enumerate(zip(MEMORIES.items(), MEMORY_COLOURS, strict=True)):
         truth, estimates = track(memory)
         rounds = list(range(1, len(truth) + 1))
-        plot = Plot(picture, (52, 60 + 176 * i), (450, 110), (0, len(truth)), (-90, 180))
+        plot = Plot(picture, (52, 60 + 176 * i), (440, 110), (0, len(truth)), (-90, 180))
         picture.text((52, plot.at[1] - 16), name, colour, bold=True)
         plot.shade(len(truth) / 3, 2 * len(truth) / 3)
         plot.draw_y_axis([-90, 0, 90, 180], form="g")

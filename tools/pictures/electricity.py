@@ -23,12 +23,12 @@ from windvane.lab.spec.experiment_spec import LabelledStreamSpec
 RATES = Path(__file__).with_suffix(".json")
 WINDOW = 1344  # rows of four weeks: a row is half an hour
 DEFAULT, NEVER, PAPER, RANDOM, REPEAT = (
-    "AdaptiveGLMUCB", "the same, never forgetting", "BVD-GLM-UCB", "random play", "the last label again"
+    "the default", "never forgetting", "BVD-GLM-UCB", "random play", "last label again"
 )  # fmt: skip
 POLICIES = [
     PolicySpec("AdaptiveGLMUCB", label=DEFAULT),
     PolicySpec("AdaptiveGLMUCB", label=NEVER, settings={"memories": [math.inf]}),
-    PolicySpec("BVD-GLM-UCB", label=PAPER),
+    PolicySpec("BVD-GLM-UCB", label=PAPER, settings={"gamma": 0.99, "tolerance": 1e-3}),
     PolicySpec("UniformRandom", label=RANDOM),
 ]
 COLOURS = {DEFAULT: "violet", NEVER: "blue", PAPER: "orange", RANDOM: "muted", REPEAT: "green"}
@@ -64,17 +64,17 @@ def draw_electricity() -> str:
     rates, window, rows = kept["rates"], kept["window"], kept["rows"]
     means = {name: float(np.mean(values)) for name, values in rates.items()}
     picture = Picture(
-        620, 330, "Mean reward of four policies on the Electricity stream",
+        520, 330, "Mean reward of four policies on the Electricity stream",
         "Share of right choices per four weeks over two and a half years. "
         + "; ".join(f"{name}: {100 * mean:.0f} per cent" for name, mean in means.items()) + ".",
     )  # fmt: skip
-    plot = Plot(picture, (44, 36), (366, 236), (0, rows), (0.4, 1.0))
+    plot = Plot(picture, (44, 36), (316, 236), (0, rows), (0.4, 1.0))
     plot.draw_y_axis([0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0], "mean reward, in windows of four weeks", "g")
     plot.draw_x_axis([0, 10_000, 20_000, 30_000, 40_000], "decisions (one every half hour)")
     middles = [(i + 0.5) * window for i in range(len(rates[DEFAULT]))]
     for name, values in rates.items():
         dashes = {"stroke_dasharray": "3 4"} if name == REPEAT else {}
         plot.curve(middles, values, COLOURS[name], 3 if name == DEFAULT else 1.8, **dashes)
-    ends = [(f"{name} {100 * means[name]:.0f} %", rates[name][-1], COLOURS[name]) for name in rates]
+    ends = [(f"{name}: {100 * means[name]:.0f} %", rates[name][-1], COLOURS[name]) for name in rates]
     plot.name_ends(ends)
     return picture.to_svg()

@@ -11,7 +11,7 @@ from html import escape
 
 LIGHT = {
     "ground": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4", "shade": "#eef1f4",
-    "blue": "#0072b2", "orange": "#c04f00", "green": "#00795a", "pink": "#a8477d", "violet": "#8226de",
+    "blue": "#0072b2", "orange": "#b34a00", "green": "#00795a", "pink": "#a8477d", "violet": "#8226de",
 }  # fmt: skip
 DARK = {
     "ground": "#131416", "ink": "#e6e8eb", "muted": "#a3abb4", "grid": "#353a41", "shade": "#22262b",
