@@ -13,7 +13,7 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest docs docs-links slow bench release-check generate docs-tables clean lock help
+.PHONY: demo test lint lint-page doctest docs docs-look docs-links slow bench release-check generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
@@ -21,7 +21,8 @@ help:
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests (those of the core without extras)"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
-	@echo "make docs-links  the same, and follow every link that leads out of it (needs the internet)"
+	@echo "make docs-look  the same, and check accessibility and widths of some pages in Chromium (needs npm)"
+	@echo "make docs-links  follow every link of the site that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
@@ -67,9 +68,19 @@ lint-page: $(PAGE)/node_modules
 doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
 
-SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs
+# Anew each time: Sphinx repeats no warnings about pages that it has read before.
+SPHINX = $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --doctree-dir build/doctrees docs
 docs: $(READY)
 	$(SPHINX) build/docs
+
+# Accessibility and widths of some pages of the built site, in Chromium.
+DOCS_TOOLS := tools/docs
+$(DOCS_TOOLS)/node_modules: $(DOCS_TOOLS)/package.json
+	cd $(DOCS_TOOLS) && npm install --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+docs-look: docs $(DOCS_TOOLS)/node_modules
+	$(BIN)/python $(DOCS_TOOLS)/check_pages.py
 
 docs-links: $(READY)
 	$(SPHINX) build/docs-links --builder linkcheck
@@ -102,4 +113,5 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(CORE) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(CORE) $(PAGE)/node_modules $(DOCS_TOOLS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache dist build

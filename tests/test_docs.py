@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import typer.main
+import windvane_site
 
-from support.pages import LIBRARY_HOWTOS
+from support.pages import LIBRARY_HOWTOS, read_blocks, read_commands, run_snippets
 from windvane.cli.app import build_app
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.testing import serve
@@ -23,14 +25,10 @@ TESTED_ELSEWHERE = {
 }  # with what their snippets print
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-
-
 @pytest.fixture
 def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For a page that talks to the service, run one at the default address of the client."""
-    if not any("windvane.Client(" in code for code in blocks(page, "python")):
+    if not any("windvane.Client(" in code for code in read_blocks(page, "python")):
         yield
         return
     with serve(tmp_path / "windvane.db") as client:
@@ -40,10 +38,8 @@ def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_ELSEWHERE], ids=lambda page: page.name)
 @pytest.mark.usefixtures("service")
-def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    namespace: dict[str, object] = {}
-    for number, code in enumerate(blocks(page, "python")):
-        exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), namespace)
+def test_python_snippets_run(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippets(page, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -56,7 +52,7 @@ def test_only_known_kinds_of_snippets(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_specs_in_the_docs_are_valid(page: Path) -> None:
     """Every spec on a page can be run."""
-    for number, text in enumerate(blocks(page, "toml")):
+    for number, text in enumerate(read_blocks(page, "toml")):
         Spec.parse(text, f"{page.name}, spec {number + 1}").check()
 
 
@@ -64,21 +60,31 @@ def test_specs_in_the_docs_are_valid(page: Path) -> None:
 def test_commands_in_the_docs_exist(page: Path) -> None:
     """The commands and options that a page shows are ones that the program has."""
     group = typer.main.get_command(build_app())
-    for code in blocks(page, "console"):
-        for line in re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", code, flags=re.M):
-            command, words = group, shlex.split(line)
-            while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
-                command = command.commands[words.pop(0)]
-            known = {option for parameter in command.params for option in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= known, line
+    for line in read_commands(page):
+        command, words = group, shlex.split(line)
+        while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
 
 
 def test_make_targets_in_snippets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = {t for page in PAGES for code in blocks(page, "console") for t in re.findall(r"^make (\w+)", code, re.M)}
+    named = {
+        t for page in PAGES for code in read_blocks(page, "console") for t in re.findall(r"^make (\w+)", code, re.M)
+    }
     assert {"demo", "test"} <= named
     for target in named:
         assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@functools.cache
+def list_targets(page: Path) -> set[str]:
+    """Return what a link can lead to within a page: its headings, with those that are generated, and named places."""
+    text = windvane_site.complete_text(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    headings = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    return headings | set(re.findall(r"^\(([\w-]+)\)=$", text, re.M))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -88,15 +94,16 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         leads_to = page.parent / target if target else page
         assert leads_to.exists(), target
         if heading:
-            titles = re.findall(r"^#+ (.+)$", leads_to.read_text(encoding="utf-8"), re.M)
-            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
+            assert heading in list_targets(leads_to.resolve()), heading
 
 
-@pytest.mark.parametrize("package", ["agent", "cli", "client", "environments", "lab", "logs", "service"])
+@pytest.mark.parametrize(
+    "package", sorted(path.parent.name for path in (ROOT / "src" / "windvane").glob("*/__init__.py"))
+)
 def test_the_layout_names_every_module(package: str) -> None:
     """And no module that does not exist."""
-    text = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
-    layout = text[text.index("## Layout") : text.index("Imports point one way")]
+    text = (ROOT / "docs" / "developing" / "layout.md").read_text(encoding="utf-8")
+    layout = text[text.index("```text") : text.index("Imports point one way")]
     part = re.search(rf"^  {package}/.*?(?=^(?:  )?[a-z])", layout, flags=re.M | re.S)
     assert part is not None
     modules = {path.stem for path in (ROOT / "src" / "windvane" / package).rglob("*.py") if path.stem[:2] != "__"}

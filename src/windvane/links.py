@@ -61,9 +61,9 @@ class LinkConstants:
 class Link:
     """Base class of links: strictly increasing, continuously differentiable inverse link functions.
 
-    ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy; ``largest_mean`` bounds |mu|
-    on the whole line. If ``any_reward`` is true, any finite reward is accepted and sigma is the sub-Gaussian scale of
-    the noise; otherwise rewards are in [0, 2 sigma].
+    ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy; ``largest_mean`` bounds
+    ``|mu|`` on the whole line. If ``any_reward`` is true, any finite reward is accepted and sigma is the sub-Gaussian
+    scale of the noise; otherwise rewards are in [0, 2 sigma].
 
     >>> float(Logistic().mean(0.0))
     0.5
@@ -127,14 +127,14 @@ class Link:
         raise NotImplementedError
 
     def mean_bound(self, largest: float) -> float:
-        """Return sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
+        """Return sup of ``|mu|`` over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
         if self.largest_mean < math.inf:
             return self.largest_mean
         ends = np.abs(self.mean([-largest, largest]))
         return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
     def remainder(self, order: int) -> float:
-        """Return sup |mu^(order + 1)| / (order + 1)! for an even order, with which Taylor's remainder is bounded.
+        """Return sup ``|mu^(order + 1)|`` / (order + 1)! for an even order, with which Taylor's remainder is bounded.
 
         For Poisson it is the value at z = 0, to be multiplied by mu. Infinity: unknown.
         """
@@ -254,8 +254,9 @@ class Probit(_BuiltInLink):
 class CustomLink(Link):
     """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
-    :meth:`constants` checks numerically over ``|z| <= S L`` that the callables are finite and keep the shape of their
-    argument, that the slope is positive, and that it is the derivative of the mean, and the mean of the primitive.
+    :meth:`~Link.constants` checks numerically over ``|z| <= S L`` that the callables are finite and keep the shape of
+    their argument, that the slope is positive, and that it is the derivative of the mean, and the mean that of the
+    primitive.
 
     Parameters
     ----------

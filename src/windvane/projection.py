@@ -52,7 +52,7 @@ def p0(
     features: ArrayLike, weights: ArrayLike, b: ArrayLike, metric: ArrayLike | None, S: float, ridge: float,
     link: str | Link,
 ) -> Projection:  # fmt: skip
-    """Minimise ||g(theta) - b|| in the metric ``metric``^{-1} over ||theta|| <= S, to a local minimum.
+    """Minimise ||g(theta) - b|| in the inverse of ``metric`` over ||theta|| <= S, to a local minimum.
 
     The result is the stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
 

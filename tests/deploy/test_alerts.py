@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -64,6 +65,17 @@ def test_alerts_are_about_metrics_that_exist(metrics: set[str]) -> None:
         assert named or "up{" in expression[1]
         assert "summary:" in rule
         assert "severity:" in rule
+
+
+def test_the_dashboard_is_about_metrics_that_exist(metrics: set[str]) -> None:
+    board = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    expressions += [variable["definition"] for variable in board["templating"]["list"] if "definition" in variable]
+    assert len(expressions) >= 25
+    for expression in expressions:
+        named = set(re.findall(NAME, expression))
+        assert named, expression
+        assert named <= metrics, expression
 
 
 def test_alerts_are_explained() -> None:

@@ -1,4 +1,4 @@
-"""deploy/compose.yml: its options, names and files exist, and nginx takes its site."""
+"""deploy/compose.yml: its options, names and files exist, nginx takes its site, and Prometheus asks its nodes."""
 
 from __future__ import annotations
 
@@ -40,13 +40,24 @@ def test_compose_sets_options_that_exist() -> None:
     for service in services.values():
         needed = service.get("depends_on", [])
         assert set(needed) <= services.keys()
-        assert all((DEPLOY / service["build"]["context"] / name).exists() for name in copied_files(service))
+        if (build := service.get("build")) is not None:
+            assert (DEPLOY / build["context"] / build["dockerfile"]).exists()
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith("./") else source in document["volumes"]
+        assert {config["source"] for config in service.get("configs", [])} <= document["configs"].keys()
+        assert re.fullmatch(r"windvane|[a-z/]+:v?\d[\d.]*", service["image"]), "a fixed version"
 
 
-def copied_files(service: dict[str, Any]) -> list[str]:
-    """Return what the image of a service is built from."""
-    lines = re.findall(r"^COPY (.+) \S+$", service.get("build", {}).get("dockerfile_inline", ""), re.M)
-    return [name for line in lines for name in line.split()]
+def test_prometheus_asks_every_node_with_the_token_that_is_made_for_it() -> None:
+    document = read_compose()
+    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    nodes = [
+        name for name, service in document["services"].items() if "WINDVANE_NODE" in service.get("environment", {})
+    ]
+    assert job["job_name"] == "windvane"  # the alerts and the dashboard ask for it
+    assert job["static_configs"] == [{"targets": [f"{name}:8000" for name in nodes]}]
+    assert f"> {job['authorization']['credentials_file']}" in document["services"]["token"]["command"]
 
 
 def test_docker_takes_the_file() -> None:
@@ -55,7 +66,11 @@ def test_docker_takes_the_file() -> None:
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("docker compose is not installed")
     done = subprocess.run(
-        line, env={**os.environ, "POSTGRES_PASSWORD": "x"}, capture_output=True, text=True, check=False
+        line,
+        env={**os.environ, "POSTGRES_PASSWORD": "x", "GRAFANA_PASSWORD": "x"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""Pages of the documentation and their snippets, run as a reader would run them."""
+"""The pages of the documentation, read and followed as a reader would follow them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
+from support.commands import windvane_command
+from support.server import CommandResult
+
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LIBRARY_HOWTOS = [
     "choose-link-and-bounds", "choose-forgetting", "contexts-and-features", "late-rewards", "changing-arms",
@@ -30,14 +33,44 @@ class PageRun:
     printed: list[str]
 
 
+def read_blocks(page: Path, language: str) -> list[str]:
+    """Return the code in the fences of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def read_commands(page: Path) -> list[str]:
+    """Return the commands ``windvane ...`` that a page shows, without the name of the program and the comments."""
+    text = re.sub(r" *\\\n *", " ", "".join(read_blocks(page, "console")))  # a backslash continues a line
+    return re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", text, flags=re.M)
+
+
 def run_page(page: Path) -> PageRun:
-    """Run all snippets of a page in their order."""
+    """Run all snippets of a page in their order, and keep what they print."""
     names: dict[str, Any] = {}
     shown, printed = [], []
     for number, (code, text) in enumerate(_SNIPPET.findall(page.read_text(encoding="utf-8")), start=1):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            exec(compile(code, f"{page.name}, snippet {number}", "exec"), names)
+            _run_snippet(page, number, code, names)
         shown.append(text)
         printed.append(output.getvalue())
     return PageRun(names, shown, printed)
+
+
+def run_snippets(page: Path, folder: Path) -> dict[str, Any]:
+    """Run all snippets of a page in ``folder``, where they may write files, and return their names."""
+    names: dict[str, Any] = {}
+    with contextlib.chdir(folder):
+        for number, code in enumerate(read_blocks(page, "python"), start=1):
+            _run_snippet(page, number, code, names)
+    return names
+
+
+def _run_snippet(page: Path, number: int, code: str, names: dict[str, Any]) -> None:
+    exec(compile(code, f"{page.name}, snippet {number}", "exec"), names)
+
+
+def run_shown(page: Path, command: str, folder: Path, more: str = "", code: int = 0) -> CommandResult:
+    """Run a command that the page shows, with ``more`` options that make it small."""
+    assert command in read_commands(page), f"{page.name} does not show: windvane {command}"
+    return windvane_command(f"{command} {more}", folder, code)

@@ -145,7 +145,7 @@ class Features:
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean
-        with :data:`FIT_SPREAD` standard deviations on each side."""
+        with :data:`~windvane.agent.features.FIT_SPREAD` standard deviations on each side."""
         for i, (context, own) in enumerate(zip(contexts, arms, strict=True)):
             check_keys(("contexts", i), context, self._context_fields)
             check_keys(("arms", i), own, self._arm_fields)

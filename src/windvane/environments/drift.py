@@ -93,7 +93,7 @@ class Rotation(Drift):
 class Arc(Drift):
     """theta* turns at constant speed: at angle ``start`` + ``angle`` t/T from the first axis.
 
-    B_T = 2 (T-1) S |sin(angle/(2T))|.
+    B_T = ``2 (T-1) S |sin(angle/(2T))|``.
 
     >>> Arc(angle=math.pi).path(horizon=8, dim=2, S=1.0, lane_ids=1).at(4).round(12)
     array([[0., 1.]])

@@ -149,8 +149,8 @@ class MaximumLikelihoodEstimator(Estimator):
 
         It includes the effect of expanded observations.
 
-        The bound is for exact arithmetic. Rounding adds an error of order 1e-15 (||b|| + sum w |mu| L) / lambda_min(H),
-        which matters only with extreme weights or almost no regularisation.
+        The bound is for exact arithmetic. Rounding adds an error of order 1e-15 (||b|| + sum w ``|mu|`` L) /
+        lambda_min(H), which matters only with extreme weights or almost no regularisation.
         """
         return self.record["error"].copy()
 

@@ -121,7 +121,7 @@ class Problems:
         self.rows_dropped += others.rows_dropped
 
     def check_share(self, source: str) -> None:
-        """Raise ``ArgumentError`` if no row is usable, or more than :data:`MOST_BAD` of the rows are not."""
+        """Raise ``ArgumentError`` if no row is usable, or more than half of the rows are not."""
         usable = self.rows_read - self.rows_dropped
         if usable > 0 and self.rows_dropped <= MOST_BAD * self.rows_read:
             return

@@ -107,14 +107,14 @@ class DriftEstimate(NamedTuple):
 class AdaptiveInfo(PolicyInfo):
     """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting expert."""
 
-    memories: Array | None = None  # [M]
-    scales: Array | None = None  # [C]
-    weights: Array | None = None  # weights of the experts, [lanes, M, C]
-    acting_memory: Array | None = None  # m_g of the acting expert
-    acting_scale: Array | None = None  # S_g of the acting expert, which grows and shrinks with a learned dispersion
-    effective_memory: Array | None = None  # number of rounds over which the acting expert averages
-    dispersion: Array | None = None  # phi of the acting expert
-    drift: DriftEstimate | None = None  # None unless there are experts with finite and with infinite memory
+    memories: Array | None = None  #: [M]
+    scales: Array | None = None  #: [C]
+    weights: Array | None = None  #: weights of the experts, [lanes, M, C]
+    acting_memory: Array | None = None  #: m_g of the acting expert
+    acting_scale: Array | None = None  #: S_g of the acting expert, which grows and shrinks with a learned dispersion
+    effective_memory: Array | None = None  #: number of rounds over which the acting expert averages
+    dispersion: Array | None = None  #: phi of the acting expert
+    drift: DriftEstimate | None = None  #: None unless there are experts with finite and with infinite memory
 
 
 class AdaptiveGLMUCB(Policy):

@@ -106,15 +106,15 @@ class EXP3(Stateful):
 class BlockInfo(PolicyInfo):
     """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker."""
 
-    grid: Array | None = None  # the forgetting parameters, [N]
-    block: int = 0  # number of the current block, from 0
-    draw_probabilities: Array | None = None  # of the draw of its forgetting parameter, [lanes, N]
-    chosen: Array | None = None  # what was drawn, [lanes]
-    late: Array | None = None  # number of rewards that arrived after their block, [lanes]
-    late_sum: Array | None = None  # their sum
-    history_block: Index | None = None  # at most 256 blocks since this object was built or loaded
-    history_probabilities: Array | None = None  # draw_probabilities of these blocks, [blocks, lanes, N]
-    history_chosen: Array | None = None  # chosen in these blocks, [blocks, lanes]
+    grid: Array | None = None  #: the forgetting parameters, [N]
+    block: int = 0  #: number of the current block, from 0
+    draw_probabilities: Array | None = None  #: of the draw of its forgetting parameter, [lanes, N]
+    chosen: Array | None = None  #: what was drawn, [lanes]
+    late: Array | None = None  #: number of rewards that arrived after their block, [lanes]
+    late_sum: Array | None = None  #: their sum
+    history_block: Index | None = None  #: at most 256 blocks since this object was built or loaded
+    history_probabilities: Array | None = None  #: draw_probabilities of these blocks, [blocks, lanes, N]
+    history_chosen: Array | None = None  #: chosen in these blocks, [blocks, lanes]
 
 
 class BanditOverBandits(Policy):

@@ -47,12 +47,12 @@ LARGEST_SEED = 2**64 - 1
 class Card(NamedTuple):
     """A short description of a policy: its row in the table of ``windvane policies``."""
 
-    rewards: str  # "linear", "generalized linear" or "any"
-    forgetting: str  # "none", "discount", "window", "restarts", "detection" or "adaptive"
-    needs: str  # what the user must know about the world besides S, L, sigma and the link, such as "T, B_T"
-    guarantee: str  # the proven order of the regret and the arm sets it holds for, or "none"
+    rewards: str  #: "linear", "generalized linear" or "any"
+    forgetting: str  #: "none", "discount", "window", "restarts", "detection" or "adaptive"
+    needs: str  #: what the user must know about the world besides S, L, sigma and the link, such as "T, B_T"
+    guarantee: str  #: the proven order of the regret and the arm sets it holds for, or "none"
     reference: str
-    cost: str  # per round and lane
+    cost: str  #: per round and lane
 
 
 class Policy(InputChecks, Configured, Stateful):
@@ -128,7 +128,7 @@ class Policy(InputChecks, Configured, Stateful):
 
     @property
     def link_reach(self) -> float:
-        """The largest |<x, theta>| at which the settings describe the link: S L."""
+        """The largest ``|<x, theta>|`` at which the settings describe the link: S L."""
         return float(getattr(self, "S", 1.0) * self.L)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
@@ -163,7 +163,7 @@ class Policy(InputChecks, Configured, Stateful):
         return {}
 
     def learn(self, feedback: Feedback) -> None:
-        """Learn checked rewards: those of :meth:`update`, or of :meth:`receive`."""
+        """Learn checked rewards: those of :meth:`~Policy.update`, or of :meth:`~Policy.receive`."""
         raise NotImplementedError
 
     def pass_time(self, rounds: float) -> None:

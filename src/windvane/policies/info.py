@@ -15,16 +15,16 @@ from windvane.projection import Projection
 class DecisionInfo:
     """How a decision was made. Arrays have one row per lane. Fields that a policy does not use are None."""
 
-    scores: Array | None = None  # index of every arm; the largest was played. None after ``select_from``
-    means: Array | None = None  # predicted part of the scores, mu(<x, theta>). The rest is the bonus
-    order: Array | None = None  # what was maximised instead of the scores, where they are too coarse to order arms
-    theta_hat: Array | None = None  # the estimate
-    theta_tilde: Array | None = None  # the parameter that was used for predictions
-    beta: Array | None = None  # confidence radius
-    projection: Projection | None = None  # of theta_hat, with its stage, value and residual
-    multiplier: Array | None = None  # factor of ||x|| in the bonus
-    draw: Array | None = None  # random factor of the bonus (D-RandLinUCB)
-    # Forgetting parameter of the acting worker (bandits over bandits), or index of the acting expert (AdaptiveGLMUCB).
+    scores: Array | None = None  #: index of every arm; the largest was played. None after ``select_from``
+    means: Array | None = None  #: predicted part of the scores, mu(<x, theta>). The rest is the bonus
+    order: Array | None = None  #: what was maximised instead of the scores, where they are too coarse to order arms
+    theta_hat: Array | None = None  #: the estimate
+    theta_tilde: Array | None = None  #: the parameter that was used for predictions
+    beta: Array | None = None  #: confidence radius
+    projection: Projection | None = None  #: of theta_hat, with its stage, value and residual
+    multiplier: Array | None = None  #: factor of ||x|| in the bonus
+    draw: Array | None = None  #: random factor of the bonus (D-RandLinUCB)
+    #: Forgetting parameter of the acting worker (bandits over bandits), or index of the acting expert (AdaptiveGLMUCB).
     chosen: npt.NDArray[Any] | None = None
 
 
@@ -39,18 +39,18 @@ class PolicyInfo:
     array([[0., 0.]])
     """
 
-    t: float  # round to be decided next
-    decisions: int  # number of decisions so far
-    decision: DecisionInfo | None = None  # the last one. None before the first and after a state was loaded
-    theta_hat: Array | None = None  # the current estimate
-    theta_tilde: Array | None = None  # the parameter that a decision would use for predictions now
-    metric: Array | None = None  # M such that ||x||_{M^-1} is the uncertainty along x: V, or H of a one-pass estimate
-    squared_metric: Array | None = None  # the counterpart with squared weights: V_tilde
-    b: Array | None = None  # weighted sum of rewards times features
-    gamma: Array | None = None  # discount; 1 without a discount
-    memory: Array | None = None  # age in rounds beyond which an observation can be dropped
-    remembered: Index | None = None  # number of observations in the history
-    root_passes: Index | None = None  # cost and accuracy of theta_hat, as MaximumLikelihoodEstimator describes them
+    t: float  #: round to be decided next
+    decisions: int  #: number of decisions so far
+    decision: DecisionInfo | None = None  #: the last one. None before the first and after a state was loaded
+    theta_hat: Array | None = None  #: the current estimate
+    theta_tilde: Array | None = None  #: the parameter that a decision would use for predictions now
+    metric: Array | None = None  #: M such that ||x||_{M^-1} is the uncertainty along x: V, or H of a one-pass estimate
+    squared_metric: Array | None = None  #: the counterpart with squared weights: V_tilde
+    b: Array | None = None  #: weighted sum of rewards times features
+    gamma: Array | None = None  #: discount; 1 without a discount
+    memory: Array | None = None  #: age in rounds beyond which an observation can be dropped
+    remembered: Index | None = None  #: number of observations in the history
+    root_passes: Index | None = None  #: cost and accuracy of theta_hat, as MaximumLikelihoodEstimator describes them
     root_error: Array | None = None
     truncation_error: Array | None = None
 

@@ -26,7 +26,7 @@ from windvane.lab.results.stored_tables import MissingLibraryError, concat_table
 from windvane.lab.results.summary import summarise_entries
 from windvane.lab.run.play import QUANTITIES
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "lab.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "results-folder.md"
 KINDS = {
     "text": pa.dictionary(pa.int32(), pa.string()),
     "int64": pa.int64(),
@@ -64,8 +64,8 @@ def results(folder: Path) -> Results:
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """The columns of each table and their types, as docs/lab.md lists them."""
-    section = DOCUMENT.read_text(encoding="utf-8").split("## What is stored")[1].split("\n## ")[0]
+    """The columns of each table and their types, as docs/reference/results-folder.md lists them."""
+    section = DOCUMENT.read_text(encoding="utf-8").split("## Tables")[1].split("\n## ")[0]
     parts = re.split(r"^Every table starts|^`(runs|curves|paths)` has a row", section, flags=re.M)
     columns: dict[str, dict[str, str]] = {}
     for name, text in zip(parts[1::2], parts[2::2], strict=True):

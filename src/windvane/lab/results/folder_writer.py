@@ -9,7 +9,7 @@
 
 The Parquet files depend on the spec alone, so a run that is continued after a crash ends with the same bytes; times
 and dates are in the JSON files only. Files are written atomically. A cell whose files do not match their hashes counts
-as not done. ``docs/lab.md`` describes the columns.
+as not done. ``docs/reference/results-folder.md`` describes the columns.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ class Results:
         ----------
         name
             "runs" has a row per run, "curves" a row per run and recorded round, "paths" the parameters of run 0, and
-            "summary" a row per policy variant and environment. ``docs/lab.md`` describes the columns.
+            "summary" a row per policy variant and environment. ``docs/reference/results-folder.md`` describes the
+            columns.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class Results:
 
         Raises
         ------
-        FolderError
+        windvane.lab.results.folder.FolderError
             No cell with this table is finished, or a file has changed since the folder was opened.
         """
         return concat_tables(self.iterate_tables(name))

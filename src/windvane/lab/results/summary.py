@@ -125,7 +125,7 @@ def compare_entries(
 ) -> list[Difference]:
     """Compare every entry with the ``baseline`` (a label; default: the first entry) of its environment.
 
-    The entries must belong to one experiment, or come from :func:`align`.
+    The entries must belong to one experiment, or come from :func:`~windvane.lab.results.summary.align`.
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     differences = []

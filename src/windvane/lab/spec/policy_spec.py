@@ -180,7 +180,7 @@ class PolicySpec:
 
     @property
     def scale(self) -> str | None:
-        """The setting that says how much the policy explores, one of :data:`SCALES`; None if it has none."""
+        """The setting that says how much the policy explores, "bonus_scale" or "posterior_scale"; else None."""
         names = self._import_signature().names
         return next((name for name in SCALES if name in names), None)
 

@@ -1,7 +1,7 @@
 """The drift benchmark: every registered policy, with its recommended tuning, in twelve drifting worlds.
 
-Each world comes with d = 2 and with d = 10; ``docs/benchmark.md`` describes them. A policy has its own defaults; it
-is told what it asks for, even the exact B_T or number of changes of each run.
+Each world comes with d = 2 and with d = 10; ``docs/explanation/drift-benchmark.md`` describes them. A policy has its
+own defaults; it is told what it asks for, even the exact B_T or number of changes of each run.
 """
 
 from __future__ import annotations

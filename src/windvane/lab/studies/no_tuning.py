@@ -5,8 +5,8 @@ bonus scale, of a 6 x 6 grid, that did best there on separate runs. BOB-BVD-GLM-
 run beside them. The environments of :data:`SET_ASIDE` were not used to develop the policy.
 
 To first order, run i moves log(mean regret of AdaptiveGLMUCB / mean regret of the chosen pair) by
-a_i / mean(a) - c_i / mean(c), with a_i and c_i their regrets; this gives the error of the ratio. ``docs/benchmark.md``
-says how to read it.
+a_i / mean(a) - c_i / mean(c), with a_i and c_i their regrets; this gives the error of the ratio.
+``docs/explanation/studies.md`` says how to read it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class PublishedComparison(NamedTuple):
         if not all(math.isfinite(error) for error in self.errors):
             return f"{self.policy}: {means}; one run tells nothing about the noise."
         errors = f"{_list(self.errors)} standard errors apart"
-        verdict = "differs" if all(far) else "differs in places" if any(far) else "cannot be told apart at so many runs"
+        verdict = "differs" if all(far) else "differs in places" if any(far) else "shows no significant difference"
         return f"{self.policy} {verdict}: {means} ({errors})."
 
 

@@ -2,8 +2,8 @@
 
 BVD-GLM-UCB at its own discount, with orthogonal arms (Theorem 1's assumption) and theta* turning at constant speed, for
 horizons from :data:`SHORTEST` on, in two families: B_T = 1.5, where T^(2/3) is proven (up to logarithms), and
-B_T = 1.5 (T / 3000)^(1/3), where B_T^(1/3) T^(2/3), that is T^(7/9), is proven. ``docs/benchmark.md`` says how to read
-the slopes.
+B_T = 1.5 (T / 3000)^(1/3), where B_T^(1/3) T^(2/3), that is T^(7/9), is proven.
+``docs/explanation/studies.md`` says how to read the slopes.
 """
 
 from __future__ import annotations
