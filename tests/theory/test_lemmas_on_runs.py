@@ -1,4 +1,6 @@
-"""The paper's lemmas on runs of the policy itself (Faury et al. 2021; docs/theory.md lists the corrections).
+"""The paper's lemmas on runs of the policy itself (Faury et al. 2021).
+
+docs/explanation/algorithm.md lists the corrections.
 
 theta_bar_t, which needs the true path theta*, is computed from its definition:
 g_t(theta_bar) = sum_s gamma^(t-1-s) mu(<x_s, theta*_s>) x_s + lam c_mu theta*_t.

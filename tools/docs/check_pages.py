@@ -15,7 +15,9 @@ from playwright.sync_api import Page, sync_playwright
 HERE = Path(__file__).parent
 SITE = HERE.parents[1] / "build" / "docs"
 AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
-PAGES = ["index", "tutorials/first-stream", "howto/late-rewards", "reference/api/agent"]
+PAGES = [
+    "index", "tutorials/first-stream", "howto/late-rewards", "reference/api/agent", "explanation/algorithm",
+]  # fmt: skip
 WIDTHS = [390, 820, 1280]
 SCHEMES = ["light", "dark"]
 EXCESS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

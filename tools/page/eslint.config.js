@@ -2,7 +2,7 @@ import js from "@eslint/js";
 import globals from "globals";
 
 export default [
-  { ignores: ["**/vendor/**"] },
+  { ignores: ["**/vendor/**", "docs/_static/projection-world.js"] },
   js.configs.recommended,
   {
     languageOptions: { ecmaVersion: 2023, sourceType: "module", globals: { ...globals.browser, uPlot: "readonly" } },
@@ -28,5 +28,6 @@ export default [
       "prefer-const": "error",
     },
   },
+  { files: ["docs/_static/*.js"], languageOptions: { sourceType: "script" } },
   { files: ["**/docs.js"], languageOptions: { sourceType: "script", globals: { SwaggerUIBundle: "readonly" } } },
 ];
