@@ -59,21 +59,23 @@ class InputChecks:
     def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
         """Return the checked arguments of ``select``. Features of arms that are not valid are set to 0."""
         trusted, self._trusted = self._trusted, None
-        if trusted is not None and trusted is arms and valid is None:
-            count, K, dim = trusted.shape
-            if K > 0 and (count, dim) == (self.lane_count, self.dim):
-                return trusted, self._accept_all(K)
-        if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
+        lanes, dim = self.lane_count, self.dim
+        is_trusted = trusted is not None and trusted is arms and valid is None
+        if not _is_ready(arms, 3) or arms.shape[0] != lanes or arms.shape[2] != dim:
             array = check_real_array("arms", arms, "an array of real numbers")
             hint = "add a leading lanes axis: arms[None]" if array.ndim == 2 else ""
-            arms = check_array("arms", array, (self.lane_count, None, self.dim), hint)
+            arms = check_array("arms", array, (lanes, None, dim), hint)
         K = arms.shape[1]
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
-        if valid is None:
-            present = self._accept_all(K)
+        if valid is not None:
+            present = arguments.check_booleans("valid", valid, (lanes, K))
         else:
-            present = arguments.check_booleans("valid", valid, (self.lane_count, K))
+            present = self._no_absent_arm
+            if present.shape[1] != K:
+                present = self._no_absent_arm = np.ones((lanes, K), dtype=bool)
+        if is_trusted:
+            return arms, present
         problem, lane, arm = scoring.check_points(arms, present, self._longest)
         if problem == scoring.NO_VALID_ARM:
             raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
@@ -82,12 +84,6 @@ class InputChecks:
         if valid is not None and not present.all():
             arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
         return arms, present
-
-    def _accept_all(self, K: int) -> Mask:
-        """Return a mask in which all K arms of every lane are valid."""
-        if self._no_absent_arm.shape[1] != K:
-            self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
-        return self._no_absent_arm
 
     @documented
     def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
