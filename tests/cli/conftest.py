@@ -39,7 +39,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench")
     (folder / "two.toml").write_text(SPEC)
     done = windvane_process("simulate two.toml --out results --jobs 1", folder)
-    assert done.stderr == ""  # quiet when piped
+    notes = [line for line in done.stderr.splitlines() if "compiling kernels for this machine, once" not in line]
+    assert notes == []  # quiet when piped, after the first start on a machine
     assert "turning: 4 runs of 60 rounds" in done.stdout
     assert "BVD-GLM-UCB" in done.stdout
     return folder

@@ -61,7 +61,7 @@ def test_every_command_has_help_with_an_example(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("words", "panels"),
     [
-        ("serve", ["Options", "Address and limits", "Logging", "Several nodes (PostgreSQL only)", "Output"]),
+        ("serve", ["Options", "Address and limits", "Logging and traces", "Several nodes (PostgreSQL only)", "Output"]),
         ("reproduce", ["Options", "Size", "Where it runs", "Output"]),
         ("benchmark drift", ["Options", "Size", "Where it runs", "Output"]),
     ],

@@ -47,14 +47,16 @@ def test_a_day_in_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 client.create(name, dim=2, seed=7)
             for i in range(30):
                 client.reward("shop", client.decide("shop", ARMS), i % 2)
-            enough = threading.Event()
+            begun, enough = threading.Event(), threading.Event()
 
             def decide() -> None:
                 while not enough.is_set():
                     client.decide("busy", ARMS)
+                    begun.set()
 
             thread = threading.Thread(target=decide)
             thread.start()
+            assert begun.wait(60)
             report = json.loads(windvane_command("backup --store a.db --to ../backup.db --json", here).stdout)
             enough.set()
             thread.join()

@@ -82,18 +82,18 @@ def windvane_server(
 ) -> Iterator[str]:
     """Run ``windvane LINE``; the first line it prints. It is told to stop at the end, and that is not a failure. Its
     log, which has no warnings, is appended to ``log``."""
-    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below; a pipe that nobody reads would hold it up
-    process = subprocess.Popen(
-        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
-    )
-    assert process.stdout is not None  # a pipe, as asked for
-    first = process.stdout.readline()
-    try:
-        yield first
-    finally:
-        process.send_signal(stop)
-        process.communicate(timeout=60)
-    with errors:
+    command = [SCRIPT, *shlex.split(line)]
+    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads would hold it up
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            assert process.stdout is not None  # a pipe, as asked for
+            first = process.stdout.readline()
+            try:
+                yield first
+                process.send_signal(stop)
+                process.communicate(timeout=60)
+            except BaseException:  # the test has failed, and must not wait until the server has drained
+                process.kill()
+                raise
         errors.seek(0)
         lines = errors.read().splitlines()
     assert process.returncode == 0, lines

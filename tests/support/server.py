@@ -383,13 +383,16 @@ def run_command(*line: str | Path) -> CommandResult:
     from windvane.cli import main
 
     out, err = io.StringIO(), io.StringIO()
-    handler, path = signal.getsignal(signal.SIGTERM), list(sys.path)
+    handler, path, loaded = signal.getsignal(signal.SIGTERM), list(sys.path), set(sys.modules)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), keep_logging():
             code = main(list(map(str, line)))
     finally:
         signal.signal(signal.SIGTERM, handler)
         sys.path[:] = path
+        for name in set(sys.modules) - loaded:  # the next test may have another module of this name in its folder
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == Path.cwd():
+                del sys.modules[name]
     return CommandResult(code, out.getvalue(), err.getvalue())
 
 
