@@ -25,7 +25,7 @@ help:
 	@echo "make docs-links  follow every link of the site that leads out of it (needs the internet)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
-	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
+	@echo "make generate  write the stubs, the table of policies and the references of CITATION.cff anew"
 	@echo "make release-check  build the last commit, install it in clean environments, use it"
 	@echo "make lock   write requirements.lock anew from pyproject.toml"
 
@@ -95,6 +95,7 @@ slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/stationary.py
 	$(BIN)/python benchmarks/long_memory.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py

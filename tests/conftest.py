@@ -47,7 +47,7 @@ CORE = {
 NEED_EXTRAS = {
     *("agent/test_delays.py", "agent/test_missing_values.py", "agent/test_pending.py", "agent/test_vectors.py"),
     *("environments/test_episodes.py", "environments/test_gymnasium.py", "environments/test_labelled_stream.py"),
-    *("environments/test_logged_path.py", "policies/test_linear_policies.py"),
+    *("environments/test_logged_path.py", "kernels/test_polya_gamma.py", "policies/test_linear_policies.py"),
 }
 
 

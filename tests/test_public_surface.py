@@ -107,3 +107,4 @@ def test_the_wheel_has_the_stubs_and_the_version(tmp_path: Path) -> None:
     assert f"-{windvane.__version__}-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"windvane/py.typed", "windvane/__init__.pyi", "windvane/policies/__init__.pyi"} <= names
+    assert "windvane/bibliography.bib" in names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windvane import records
-from windvane.records import Counts, Decision, DecisionRecord, Explanation, to_datetime, to_json, to_plain
+from windvane import Agent, records
+from windvane.records import (
+    Counts,
+    Decision,
+    DecisionRecord,
+    Drift,
+    Explanation,
+    to_datetime,
+    to_json,
+    to_plain,
+)
 
 AT = datetime(2026, 11, 16, 18, 0, 0, 123_456, tzinfo=UTC)
 DECISION: dict[str, Any] = {
@@ -48,14 +58,41 @@ def test_json_has_no_infinity(number: float) -> None:
         to_json(Decision(**DECISION | {"bonus": number}))
 
 
+def test_a_memory_of_all_data_is_infinite_and_null_in_json() -> None:
+    """Of an agent that never forgets, and of one whose memory is finite."""
+    for gamma, memory in ((1.0, math.inf), (0.9, 10.0)):
+        info = Agent(dim=1, policy="OnePassGLM", gamma=gamma).info()
+        assert info.memory == pytest.approx(memory)
+        assert f"{info.memory:.0f}" in ("inf", "10")  # no special case is needed to print it
+        assert to_plain(info)["memory"] == (None if math.isinf(memory) else info.memory)
+    known = {"verdict": "drift", "evidence": 5.0, "scale": 1.0, "variation": 0.0}
+    rates = dict.fromkeys(("rate", "rate_low", "rate_high"), 0.0)
+    drift = Drift(memory=math.inf, memory_low=320.0, memory_high=math.inf, **known, **rates)  # type: ignore[arg-type]
+    assert {name: value for name, value in to_plain(drift).items() if "memory" in name} == {
+        "memory": None, "memory_low": 320.0, "memory_high": None,
+    }  # fmt: skip
+
+
 def test_an_explanation_has_the_numbers_of_its_decision() -> None:
     why = Explanation.of(Decision(**DECISION))
     assert {name: value for name, value in to_plain(why).items() if name in DECISION} == {
         name: DECISION[name] for name in DECISION if name not in ("id", "index", "time", "propensity")
     }
     assert why.score == 0.75
-    assert str(why) == why.text == "5 scored 0.75: predicted 0.25, bonus 0.5; next was 'b' with 0.7"
+    assert str(why) == why.text == "5 scored 0.75: predicted 0.25, bonus 0.5 for uncertainty; next was 'b' with 0.7"
     assert "at random" in Explanation.of(Decision(**DECISION | {"explored": True})).text
+
+
+def test_a_tie_is_not_explained_as_a_victory() -> None:
+    """Also after the rounding of a sum; an arm that loses to another was not drawn."""
+    tie = DECISION | {"rival_score": 0.75 + 1e-13}
+    text = "5 scored 0.75: predicted 0.25, bonus 0.5 for uncertainty; tied with 'b', drawn at random"
+    assert Explanation.of(Decision(**tie)).text == text
+    for changes in ({"rival_score": 0.75 - 1e-9}, {"rival_score": 0.75, "preferred": "b"}):
+        assert "; next was 'b' with 0.75" in Explanation.of(Decision(**DECISION | changes)).text
+    for seed in range(4):  # in an agent that knows nothing, every arm ties
+        decision = Agent(features={"arms": ["a", "b", "c"]}, seed=seed).decide()
+        assert str(Explanation.of(decision)).endswith("drawn at random")
 
 
 def test_records_need_all_their_fields() -> None:

@@ -43,7 +43,7 @@ class Skeleton(GLMPolicy, DiscountedPolicy):
     confidence: str = "pointwise"
 
     name = "skeleton"
-    card = Card("generalized linear", "discount", "T, B_T", "none", "Authors year", "O((K + memory) d^2)")
+    card = Card("generalized linear", "discount", "T, B_T", "none", "authors2025", "O((K + memory) d^2)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t."""

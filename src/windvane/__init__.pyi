@@ -1,7 +1,7 @@
 """The public names of ``windvane`` and where they are defined; type checkers and ``lazy_loader`` read this."""
 
-from . import environments as environments, estimation as estimation, links as links, policies as policies
-from . import projection as projection, theory as theory
+from . import bibliography as bibliography, environments as environments, estimation as estimation, links as links
+from . import policies as policies, projection as projection, theory as theory
 from .agent import Agent as Agent, ConflictingRewardError as ConflictingRewardError, DecisionError as DecisionError
 from .agent import Features as Features, UnknownDecisionError as UnknownDecisionError
 from .arms import Ball as Ball, Sphere as Sphere
@@ -24,15 +24,22 @@ from .warmup import warm_up as warm_up
 
 # policies:begin
 # Generated from registry.py by `make generate`.
-from .policies import AdaptiveGLMUCB as AdaptiveGLMUCB, BOB as BOB, BOBBVDGLMUCB as BOBBVDGLMUCB
-from .policies import BVDGLMUCB as BVDGLMUCB, DGLMTS as DGLMTS, DGLUCB as DGLUCB
-from .policies import DLinTS as DLinTS, DLinUCB as DLinUCB, DRandLinUCB as DRandLinUCB
-from .policies import DetectGLMUCB as DetectGLMUCB, GLBWeightUCB as GLBWeightUCB, GLMUCB as GLMUCB
-from .policies import Greedy as Greedy, LBWeightUCB as LBWeightUCB, MasterGLMUCB as MasterGLMUCB
-from .policies import MasterOFUL as MasterOFUL, OFUL as OFUL, OnePassGLM as OnePassGLM
-from .policies import Oracle as Oracle, RestartGLB as RestartGLB, RestartUCB as RestartUCB
-from .policies import SCBWeightUCB as SCBWeightUCB, SCDGLUCB as SCDGLUCB, SCSWGLUCB as SCSWGLUCB
-from .policies import SWBVDGLMUCB as SWBVDGLMUCB, SWGLUCB as SWGLUCB, SWLinUCB as SWLinUCB
+from .policies import AdaOFUECOLog as AdaOFUECOLog, AdaptiveGLMUCB as AdaptiveGLMUCB, BOB as BOB
+from .policies import BOBBVDGLMUCB as BOBBVDGLMUCB, BOFUCB as BOFUCB, BVDGLMUCB as BVDGLMUCB
+from .policies import DGLMTS as DGLMTS, DGLUCB as DGLUCB, DLinTS as DLinTS
+from .policies import DLinUCB as DLinUCB, DRandLinUCB as DRandLinUCB, DUCB as DUCB
+from .policies import DetectGLMUCB as DetectGLMUCB, DetectLogisticUCB1 as DetectLogisticUCB1, DetectOFUL as DetectOFUL
+from .policies import DynamicLinUCB as DynamicLinUCB, ECOLogUCB as ECOLogUCB, EXP3S as EXP3S
+from .policies import GLBWeightUCB as GLBWeightUCB, GLMTS as GLMTS, GLMUCB as GLMUCB
+from .policies import GLOC as GLOC, GLOCTS as GLOCTS, Greedy as Greedy
+from .policies import LBWeightUCB as LBWeightUCB, LinTS as LinTS, LogisticUCB1 as LogisticUCB1
+from .policies import MasterGLMUCB as MasterGLMUCB, MasterLogisticUCB1 as MasterLogisticUCB1, MasterOFUL as MasterOFUL
+from .policies import OFUGLB as OFUGLB, OFUGLBe as OFUGLBe, OFUL as OFUL
+from .policies import OFULogR as OFULogR, OnePassGLM as OnePassGLM, Oracle as Oracle
+from .policies import PGTS as PGTS, RestartGLB as RestartGLB, RestartUCB as RestartUCB
+from .policies import Rexp3 as Rexp3, SCBWeightUCB as SCBWeightUCB, SCDGLUCB as SCDGLUCB
+from .policies import SCSWGLUCB as SCSWGLUCB, SWBVDGLMUCB as SWBVDGLMUCB, SWGLUCB as SWGLUCB
+from .policies import SWLinUCB as SWLinUCB, SWUCB as SWUCB, UCBGLM as UCBGLM
 from .policies import UniformRandom as UniformRandom
 # policies:end
 

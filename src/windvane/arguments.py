@@ -66,6 +66,13 @@ def check_number(
     return number
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether ``value`` stands for nothing: None, NaN, or NA and NaT of pandas."""
+    if value is None or isinstance(value, float):
+        return value is None or math.isnan(value)
+    return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, np.floating) and bool(np.isnan(value)))
+
+
 def check_between(name: str | Path, value: Any, low: float, high: float) -> float:
     """Return ``value`` as a float in [low, high]."""
     return check_number(name, value, f"in [{low:g}, {high:g}]", lambda v: low <= v <= high)

@@ -8,16 +8,21 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+from windvane.bibliography import find_references
 
 Documented = TypeVar("Documented", bound=Callable[..., Any])
 
 HEADING = "Parameters\n----------\n"
+WIDTH = 112  # of a line of generated text: in a class, it is then indented and has at most 120 characters
+EXAMPLES = re.compile(r"^(?:Examples\n-{3,}|>>> )", re.M)
 LATER_HEADING = re.compile(r"^(?:Attributes|Returns|Yields|Raises|See Also|Notes|References|Examples)\n-{3,}$", re.M)
 
 MEANINGS = {
-    "arm_geometry": 'Arm sets that the recommended value is for: "orthogonal" or "general".',
+    "arm_geometry": 'Arms that the recommended value is for: "orthogonal" (multiples of basis vectors) or "general".',
     "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
     "arms": "Features of the arms, [lanes, K, dim].",
     "b": "sum w_s r_s x_s, [d].",
@@ -99,6 +104,31 @@ def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | 
     parameters = HEADING + "\n".join(filter(None, dict.fromkeys(section.values()))) if names and is_complete else ""
     target.__doc__ = "\n\n".join(filter(None, [before, parameters, after]))
     return target
+
+
+def add_references(docstring: str, keys: str) -> str:
+    """Return a docstring with a ``References`` section before its examples.
+
+    Parameters
+    ----------
+    docstring
+        The docstring of a policy. It is returned as it is if none of the keys is that of a paper.
+    keys
+        Keys of :mod:`windvane.bibliography`, with commas between them.
+
+    Examples
+    --------
+    >>> add_references("Do this.", "russac2020").splitlines()[2:4]
+    ['References', '----------']
+    """
+    papers = [reference for reference in find_references(keys) if reference.kind != "software"]
+    if not papers:
+        return docstring
+    text = inspect.cleandoc(docstring)
+    examples = EXAMPLES.search(text)
+    place = examples.start() if examples else len(text)
+    entries = "\n\n".join(textwrap.fill(paper.text, WIDTH, break_on_hyphens=False) for paper in papers)
+    return f"{text[:place].rstrip()}\n\nReferences\n----------\n{entries}\n\n{text[place:]}".rstrip() + "\n"
 
 
 @functools.cache

@@ -1,15 +1,17 @@
 """The return types of the agent, the service and the client, each declared once.
 
 Over HTTP, in the log and in exports, a record is a JSON object with the names of its fields. Times are datetimes in
-UTC; in JSON they are RFC 3339 strings with microseconds. JSON has no infinity: an infinite number is None.
+UTC; in JSON they are RFC 3339 strings with microseconds. JSON has no infinity: a memory of all data so far is
+``math.inf`` in Python and null in JSON (:data:`Memory`); any other number that is infinite or unknown is None.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 Name = str | int
 """The name of an arm."""
@@ -21,10 +23,30 @@ KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"
 """An idempotency key: printable ASCII, without a space at either end, which HTTP would remove."""
 KEY_IN_WORDS = "1 to 200 printable ASCII characters without a space at either end"
 
+TIE = 1e-11
+"""Scores this close, relative to the larger of 1 and the score, are a tie. Policies draw among scores within 1e-12; a
+record has the sum of a prediction and a bonus instead, which differs by rounding."""
+
 RewardStatus = Literal["recorded", "unchanged", "expired"]
 """The status of a reward: it is new; it was recorded before; it arrived after the timeout and is not learned."""
 
 DecisionStatus = Literal["pending", "rewarded", "expired", "dropped"]
+
+
+class _NullIsInfinity:
+    """Lets pydantic read null as infinity."""
+
+    def __get_pydantic_core_schema__(self, source: Any, build: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def read(value: float | None) -> float:
+            return math.inf if value is None else value
+
+        return core_schema.no_info_after_validator_function(read, core_schema.nullable_schema(build(source)))
+
+
+Memory = Annotated[float, _NullIsInfinity()]
+"""How many decisions or seconds back the past counts. ``math.inf``: all data so far; in JSON that is null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +110,14 @@ class Explanation:
         if d.explored:
             text = f"{d.arm!r} was played at random; the policy preferred {d.preferred!r}"
         else:
-            text = f"{d.arm!r} scored {score:.4g}: predicted {d.prediction:.4g}, bonus {d.bonus:.4g}"
-        if d.rival_score is not None and not d.explored:
-            text += f"; next was {d.rival!r} with {d.rival_score:.4g}"
+            parts = f"predicted {d.prediction:.4g}, bonus {d.bonus:.4g} for uncertainty"
+            text = f"{d.arm!r} scored {score:.4g}: {parts}"
+            if d.rival_score is not None:
+                is_tie = d.arm == d.preferred and abs(score - d.rival_score) <= TIE * max(1.0, abs(score))
+                text += (
+                    f"; tied with {d.rival!r}, drawn at random" if is_tie
+                    else f"; next was {d.rival!r} with {d.rival_score:.4g}"
+                )  # fmt: skip
         if d.projected:
             text += "; the estimate was outside the ball of radius S"
         shared = {f.name: getattr(d, f.name) for f in fields(cls) if f.name not in ("score", "text")}
@@ -144,13 +171,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The drift estimated from the rewards; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`."""
+    """The drift estimated from the rewards; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`.
+
+    ``memory``, ``memory_low`` and ``memory_high`` are ``math.inf`` where all data so far predict best.
+    """
 
     verdict: str
     evidence: float | None
-    memory: float | None
-    memory_low: float | None
-    memory_high: float | None
+    memory: Memory
+    memory_low: Memory
+    memory_high: Memory
     scale: float | None
     rate: float | None
     rate_low: float | None
@@ -163,7 +193,8 @@ class HalfLife:
     """The information half-life, after which half of a reward's information is lost; see :mod:`windvane.agent.memory`.
 
     ``decisions`` and ``seconds`` are converted by the rate of past decisions. They are None while it is unknown, or if
-    nothing is forgotten. ``text`` is for people: "2.3 days".
+    nothing is forgotten. ``text`` is for people: "2.3 days". It is about the latest rewards, while the verdict of
+    :class:`Drift` is about all of them.
     """
 
     decisions: float | None
@@ -236,7 +267,7 @@ class AgentInfo:
     projected_share, recent_projected_share : float
         Of all and of the last 200 decisions: how many had an estimate outside the ball of radius S.
     memory, memory_unit
-        How far back the past counts, in decisions or in seconds. None: all of it.
+        How far back the past counts, in decisions or in seconds. ``math.inf``: all of it.
     half_life : HalfLife
         The information half-life.
     decisions_per_second : float or None
@@ -257,7 +288,7 @@ class AgentInfo:
     S: float | None
     projected_share: float
     recent_projected_share: float
-    memory: float | None
+    memory: Memory
     memory_unit: Literal["decisions", "seconds"]
     half_life: HalfLife
     decisions_per_second: float | None
@@ -283,7 +314,8 @@ class RemovedEvents:
 class StreamInfo(AgentInfo):
     """A stream of the service: its agent, and the number of the last event of its log.
 
-    ``retention``: how long events are kept, such as "90d"; None: forever. ``removed``: the events that were removed.
+    ``events``: that number, which counts removed events. ``retention``: how long events are kept, such as "90d"; None:
+    forever. ``removed``: the events that were removed.
     """
 
     name: str
@@ -424,12 +456,18 @@ def _to_jsonable(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__}  is not a part of a record")
 
 
+_MEMORIES = ("memory", "memory_low", "memory_high")
+
+
 def to_dict(record: Any) -> dict[str, Any]:
-    """Return the fields of a record by name, with its own times as in JSON."""
-    return {
+    """Return the fields of a record by name, with its own times and memories as in JSON."""
+    plain = {
         name: _to_jsonable(value) if isinstance(value := getattr(record, name), datetime) else value
         for name in record.__dataclass_fields__
     }
+    if "memory" in plain:
+        plain |= {name: None for name in _MEMORIES if name in plain and plain[name] == math.inf}
+    return plain
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode

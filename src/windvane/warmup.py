@@ -118,7 +118,10 @@ def _start_second_process() -> None:
 
 def _play(policy: Policy) -> None:
     """Make some decisions of each kind and learn from them, so that one estimate is projected."""
-    arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
+    if policy.needs_one_hot:
+        arms = np.tile(np.eye(policy.dim), (policy.lane_count, 1, 1))
+    else:
+        arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
     reward = min(1.0, policy.accepted_rewards[1])
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)

@@ -69,6 +69,8 @@ def test_orthogonal_arms_lie_on_the_axes() -> None:
     assert scipy.stats.chisquare((points != 0).sum(axis=0)).pvalue > UNLIKELY
     assert scipy.stats.kstest(points.sum(axis=1), "uniform", (-L, 2 * L)).pvalue > UNLIKELY
     assert [law.orthogonal for law in E.ARM_LAWS.values()].count(True) == 1
+    assert E.FixedArms([[1.0, 0.0], [0.0, -0.5], [0.0, 0.0], [0.3, 0.0]]).orthogonal
+    assert not E.FixedArms([[1.0, 0.0], [0.6, 0.8]]).orthogonal
 
 
 def ratios(law: E.ArmLaw, dim: int, rounds: int) -> np.ndarray:
@@ -102,6 +104,18 @@ def test_arms_of_different_slots_rounds_and_lanes_differ_but_for_fixed_ones() ->
         np.testing.assert_array_equal(arms, [fixed.arms] * 3)
         assert valid is None
     assert fixed.count == 2
+
+
+@pytest.mark.parametrize("law", [E.BallArms(6), E.SphereArms(6), E.CubeArms(6), E.GaussianArms(6), E.SkewedArms(6)])
+def test_arms_that_are_drawn_once_are_those_of_the_first_round(law: E.ArmLaw) -> None:
+    once = E.ArmsDrawnOnce(law.kind, count=6).bind(dim=3, L=2.0, lane_ids=5, seed=3)
+    first, _ = law.bind(dim=3, L=2.0, lane_ids=5, seed=3).at(1)
+    for t in (1, 2, 2**40):
+        arms, valid = once.at(t)
+        np.testing.assert_array_equal(arms, first)
+        assert valid is None
+        arms[:] = 0.0  # the caller's own
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) == 30  # lanes and arms differ
 
 
 def test_items_keep_their_features_and_are_replaced_on_time() -> None:

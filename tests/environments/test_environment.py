@@ -109,6 +109,9 @@ def test_an_intercept_is_one_more_feature() -> None:
     world = E.Environment(E.Rotation(), E.OrthogonalArms(), S=0.5, L=2.0, intercept=-1.2, horizon=30, lanes=3)
     assert (world.dim, world.S, world.L) == (3, math.hypot(0.5, 1.2), math.sqrt(5))
     assert (plain.orthogonal, world.orthogonal) == (True, False)
+    assert E.Environment(E.Rotation(), E.BallArms(), horizon=30).orthogonal is False
+    line = E.Environment(E.RandomWalk(step=0.01), E.BallArms(), dim=1, horizon=30)
+    assert line.orthogonal  # one axis
     offer, bare = world.round(15), plain.round(15)
     np.testing.assert_array_equal(offer.arms[..., :2], bare.arms)
     np.testing.assert_array_equal(offer.theta[:, :2], bare.theta)
@@ -205,8 +208,8 @@ REFUSED: dict[str, list[Callable[[], Any]]] = {
         lambda: E.FixedArms([1, 0]), lambda: E.FixedArms([[1, 1]]).bind(dim=2, L=1, lane_ids=1),
         lambda: make_world(arms=E.Static()), lambda: make_world(arms=None),
     ],
-    "law": [lambda: E.ComeAndGo("gaussian")], "lifetime": [lambda: E.ComeAndGo(lifetime=0)],
-    "presence": [lambda: E.ComeAndGo(presence=1.1)],
+    "law": [lambda: E.ComeAndGo("gaussian"), lambda: E.ArmsDrawnOnce("orthogonal")],
+    "lifetime": [lambda: E.ComeAndGo(lifetime=0)], "presence": [lambda: E.ComeAndGo(presence=1.1)],
     "rewards": [
         lambda: E.BernoulliRewards().bind(Poisson(), 1.0), lambda: E.BernoulliRewards().bind(Identity(), 0.5),
         lambda: E.BinomialRewards().bind(Poisson(), 1.0), lambda: E.PoissonRewards().bind(Identity(), 1.0),

@@ -32,22 +32,22 @@ def test_a_rule_per_lane(rule: Any, gammas: list[float], windows: list[float], m
     np.testing.assert_allclose(rule.memory(2), memory, rtol=1e-13)
 
 
-@pytest.mark.parametrize("kind", theory.KINDS)
-def test_tuned_rules_are_what_theory_recommends(kind: str) -> None:
+@pytest.mark.parametrize("arm_geometry", theory.ARM_GEOMETRIES)
+def test_tuned_rules_are_what_theory_recommends(arm_geometry: str) -> None:
     """For one drift, and for one per lane; a restart has the period of the window, which needs no drift."""
     for drift in (0.0, 0.5, 2.0, 1e9, [0.5, 2.0, 0.5], np.array([0.5, 2.0, 0.5])):
-        discount, window = (rule.tuned(drift=drift, arm_geometry=kind, **TUNING) for rule in (Discount, Window))
+        discount, window = (rule.tuned(drift=drift, arm_geometry=arm_geometry, **TUNING) for rule in (Discount, Window))
         restart, each = Restart.tuned(drift=drift, **TUNING), np.broadcast_to(drift, 3).tolist()
-        gammas = [theory.discount(drift=drift, kind=kind, **TUNING) for drift in each]
-        lengths = [theory.window_length(drift=drift, kind=kind, **TUNING) for drift in each]
+        gammas = [theory.discount(drift=drift, arm_geometry=arm_geometry, **TUNING) for drift in each]
+        lengths = [theory.window_length(drift=drift, arm_geometry=arm_geometry, **TUNING) for drift in each]
         assert discount.gammas(3).tolist() == gammas
         assert window.windows(3).tolist() == lengths
-        assert restart.memory(3).tolist() == lengths or kind == "general"
+        assert restart.memory(3).tolist() == lengths or arm_geometry == "general"
         if isinstance(drift, float):
             assert (discount.gamma, window.length) == (gammas[0], lengths[0])
-            assert restart.every == lengths[0] or kind == "general"
-    unknown = theory.window_length(drift=None, kind=kind, **TUNING)
-    assert Window.tuned(drift=None, arm_geometry=kind, **TUNING).length == unknown
+            assert restart.every == lengths[0] or arm_geometry == "general"
+    unknown = theory.window_length(drift=None, arm_geometry=arm_geometry, **TUNING)
+    assert Window.tuned(drift=None, arm_geometry=arm_geometry, **TUNING).length == unknown
 
 
 @pytest.mark.parametrize("rule", [Discount, Window, Restart])

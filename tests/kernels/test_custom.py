@@ -12,7 +12,7 @@ from support.instances import instance
 from support.numerics import BUILT_IN, custom_copy
 from support.worlds import ball, same_state
 from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEstimator, Window
-from windvane.kernels import custom, expansion, filters, history, one_pass, projection, root, scoring
+from windvane.kernels import custom, expansion, filters, history, one_pass, online, projection, root, scoring
 from windvane.kernels.custom import COMPILED, LinkKernels, link_kernels
 from windvane.links import CustomLink, Logistic, get_link
 from windvane.projection import p0, p2
@@ -20,6 +20,7 @@ from windvane.projection import p0, p2
 COPY = custom_copy(Logistic())
 HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": expansion, "project_lanes": projection}
 HOMES |= {"predict_lanes": scoring, "linearise_lanes": one_pass, "assess_lanes": filters, "learn_lanes": filters}
+HOMES |= {"newton_lanes": online}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LinkKernels)])

@@ -33,6 +33,43 @@ class NaiveOFUL(NaiveDLinUCB):
         return float(self.beta * np.sqrt(x @ solve(self.V, x)))
 
 
+class NaiveBOFUCB:
+    """Werge et al. 2023 by their recursions, one lane: prior N(0, I / lam), a model of unit noise, R-sub-Gaussian
+    noise.
+
+    The penalty is the largest ||Sigma_0^-1 theta|| in the metric Sigma_tilde over ||theta|| <= S. In the logarithm, the
+    prior covariance counts by its largest eigenvalue.
+    """
+
+    def __init__(
+        self, dim: int, gamma: float, *, S: float = 1.0, L: float = 1.0, lam: float = 1.0, sigma: float = 0.5,
+        delta: float = 0.05, bonus_scale: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.d, self.gamma, self.S, self.L, self.R, self.delta = dim, gamma, S, L, sigma, delta
+        self.scale, self.prior = bonus_scale, lam * np.eye(dim)
+        self.precision, self.precision_tilde, self.mu, self.t = self.prior, self.prior, np.zeros(dim), 1
+
+    def beta(self) -> float:
+        ratios = np.linalg.eigvalsh(self.prior @ np.linalg.inv(self.precision_tilde) @ self.prior)
+        gamma2, v = self.gamma**2, 1 / self.prior[0, 0]
+        count = self.t - 1 if gamma2 == 1.0 else (1 - gamma2 ** (self.t - 1)) / (1 - gamma2)
+        log_term = 2 * math.log(1 / self.delta) + self.d * math.log(1 + v * self.L**2 * count / self.d)
+        return float(self.S * math.sqrt(ratios[-1]) + self.R * math.sqrt(log_term))
+
+    def decide(self, arms: Array) -> Array:
+        """The index of every arm."""
+        Sigma = np.linalg.inv(self.precision)
+        metric = Sigma @ self.precision_tilde @ Sigma
+        return arms @ self.mu + self.scale * self.beta() * np.sqrt(np.einsum("ki,ij,kj->k", arms, metric, arms))
+
+    def update(self, x: Array, reward: float) -> None:
+        gamma, before = self.gamma, self.precision
+        self.precision = gamma * before + np.outer(x, x) + (1 - gamma) * self.prior
+        self.precision_tilde = gamma**2 * self.precision_tilde + np.outer(x, x) + (1 - gamma**2) * self.prior
+        self.mu = solve(self.precision, gamma * before @ self.mu + reward * x)
+        self.t += 1
+
+
 def normals(seed: int, lane: int, decision: int, n: int) -> Array:
     """Box and Muller on the uniforms of (seed, lane, decision)."""
     drawn: list[float] = []

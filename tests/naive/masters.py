@@ -26,6 +26,19 @@ class NaiveEXP3:
         self.s[j] *= (self.alpha / (self.N * self.p()[j]) * Decimal(gain)).exp()
 
 
+class NaiveEXP3S(NaiveEXP3):
+    """EXP3.S of the same paper: every weight gets e alpha / K times the sum of the old ones (here ``share``)."""
+
+    def __init__(self, arms: int, rate: float | Decimal, share: float | Decimal) -> None:
+        super().__init__(arms, rate)
+        self.share = Decimal(share)
+
+    def learn(self, j: int, gain: float) -> None:
+        W = sum(self.s)
+        super().learn(j, gain)
+        self.s = [s + Decimal(1).exp() * self.share / self.N * W for s in self.s]
+
+
 class BlockMaster:
     """EXP3 draws a value of ``grid`` for every block of H rounds, and a fresh worker, ``make(value)``, plays it."""
 

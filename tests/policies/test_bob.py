@@ -1,7 +1,5 @@
-"""BOB and the EXP3 within: the papers' rules, blocks, late rewards, and what they learn."""
+"""BOB: the papers' rules, blocks, late rewards, and what they learn."""
 
-import math
-from decimal import localcontext
 from functools import partial
 
 import numpy as np
@@ -13,7 +11,7 @@ from support.draws import master_uniform
 from support.policies import decision, same_estimates
 from support.refusals import refuses
 from support.worlds import LaneWorld, ball, play, same_state
-from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, theory
+from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.8])
@@ -140,126 +138,6 @@ def test_bob_learns_which_discount_is_right() -> None:
         x = arms[np.arange(lanes), policy.select(arms)]
         policy.update(x, 0.5 + 0.5 * x[:, 0] * (-1) ** (t // 20))
     assert policy.info().draw_probabilities[:, 0].mean() > 0.6
-
-
-def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:
-    return EXP3(arms, rate, lane_ids=np.arange(lanes), seed=seed)
-
-
-def learn_together(fast: EXP3, literal: naive.NaiveEXP3, j: int, gain: float) -> float:
-    """Teach both the gain of arm j; the largest difference of a probability."""
-    fast.learn(np.array([j]), np.array([gain]))
-    literal.learn(j, gain)
-    return float(np.abs(fast.probabilities()[0] - np.array([float(p) for p in literal.p()])).max())
-
-
-@pytest.mark.parametrize("arms", [1, 2, 3, 14, 30])
-@pytest.mark.parametrize("rate", [0.0, 0.05, 0.4, 1.0])
-def test_the_law_is_the_papers(arms: int, rate: float) -> None:
-    rng = np.random.default_rng([arms, int(100 * rate)])
-    fast, literal = exp3(arms, rate), naive.NaiveEXP3(arms, rate)
-    with localcontext(prec=60):
-        for _ in range(60):
-            assert learn_together(fast, literal, int(rng.integers(arms)), float(rng.random())) <= 1e-12
-    assert fast.probabilities().sum() == pytest.approx(1.0, abs=1e-12)
-
-
-def test_weights_that_no_float_could_hold() -> None:
-    """Thousands of gains for an arm that is rarely drawn: its weight is beyond 1e308, the law is still right."""
-    fast, literal = exp3(4, 0.01), naive.NaiveEXP3(4, 0.01)
-    with localcontext(prec=60):
-        for turn in range(3000):  # first one arm, then, at probability alpha / N, another
-            assert learn_together(fast, literal, 0 if turn < 1500 else 1, 1.0) <= 1e-12
-    fast.log_weights += 5000.0  # a common factor changes nothing
-    with pytest.raises(OverflowError):
-        math.exp(fast.log_weights.max())
-    assert np.isfinite(fast.probabilities()).all()
-
-
-def test_only_the_drawn_weight_moves_and_lanes_do_not_meet() -> None:
-    together = exp3(5, 0.3, lanes=3)
-    together.learn(np.array([1, 4, 0]), np.array([0.2, 1.0, 0.0]))
-    assert (together.log_weights != 0).sum() == 2  # a gain of 0 moves nothing
-    for lane, (j, gain) in enumerate([(1, 0.2), (4, 1.0), (0, 0.0)]):
-        alone = EXP3(5, 0.3, lane_ids=np.array([lane]))
-        alone.learn(np.array([j]), np.array([gain]))
-        assert np.array_equal(alone.probabilities()[0], together.probabilities()[lane])
-        for turn in range(20):
-            assert alone.draw(turn)[0] == together.draw(turn)[lane]
-
-
-def test_draws_follow_the_law() -> None:
-    """The draw is the one uniform of (seed, lane, turn) put through the law; over many lanes it has its frequencies."""
-    master = exp3(6, 0.2, lanes=20_000, seed=3)
-    master.log_weights[:] = [0.0, 1.0, 2.0, -800.0, 3.0, 0.5]
-    p = master.probabilities()[0]
-    drawn = master.draw(7)
-    for lane in range(50):
-        u = master_uniform(3, lane, 7)
-        assert drawn[lane] == next(j for j in range(6) if u < p[: j + 1].sum())
-    counts = np.bincount(drawn, minlength=6)
-    assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 25.7  # chi-square, 5 degrees of freedom, 1e-4
-    assert not np.array_equal(drawn, master.draw(8))
-    assert np.array_equal(drawn, master.draw(7))
-
-
-def hostile_gains(kind: str, n: int, N: int) -> np.ndarray:
-    """gains[turn, arm], chosen to mislead."""
-    gains = np.zeros((n, N))
-    if kind == "one good arm":
-        gains[:, 0] = 1.0
-    elif kind == "the good arm changes":
-        gains[: n // 3, 0], gains[n // 3 :, 1] = 0.6, 1.0
-    elif kind == "a lure first":
-        gains[: n // 4, 2], gains[n // 4 :, :-1], gains[n // 4 :, -1] = 1.0, 0.4, 1.0
-    elif kind == "in turns":
-        gains[np.arange(n), np.arange(n) % N] = 1.0
-    else:
-        gains += 0.5 + 0.05 * np.arange(N) / N
-    return gains
-
-
-KINDS = ["one good arm", "the good arm changes", "a lure first", "in turns", "small differences"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("N", "turns"), [(3, 200), (8, 600)])
-def test_regret_is_within_its_bound(kind: str, N: int, turns: int) -> None:
-    """Mean regret over 1000 lanes, against 2 sqrt(e - 1) sqrt(g N log N) with g the number of turns."""
-    master = exp3(N, theory.exp3_rate(N, turns), lanes=1000, seed=1)
-    earned, gains = np.zeros(1000), hostile_gains(kind, turns, N)
-    for turn, row in enumerate(gains):
-        j = master.draw(turn)
-        master.learn(j, row[j])
-        earned += row[j]
-    lost = gains.sum(axis=0).max() - earned
-    bound = 2 * math.sqrt(math.e - 1) * math.sqrt(turns * N * math.log(N))
-    assert lost.mean() + 4 * lost.std() / math.sqrt(1000) <= bound
-
-
-def test_it_learns() -> None:
-    """Where one arm is always better it is drawn most of the time, which the bound alone would not show."""
-    master = exp3(3, theory.exp3_rate(3, 3000), lanes=50)
-    for turn in range(3000):
-        j = master.draw(turn)
-        master.learn(j, np.where(j == 1, 0.9, 0.1))
-    assert (master.probabilities()[:, 1] > 0.9).all()
-
-
-@pytest.mark.parametrize("gain", [-1e-9, 1.0 + 1e-9, np.nan])
-def test_gains_outside_the_unit_interval_are_refused(gain: float) -> None:
-    master = exp3(3, 0.5)
-    with refuses("gain"):
-        master.learn(np.array([0]), np.array([gain]))
-    assert not master.log_weights.any()
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"), [("arms", (0, 0.1)), ("rate", (3, 1.1)), ("rate", (3, np.nan)), ("seed", (3, 0.1, 1, -1))]
-)
-def test_bad_arguments_are_named(name: str, settings: tuple) -> None:
-    with refuses(name):
-        exp3(*settings)
 
 
 def test_an_error_about_another_setting_names_that_setting() -> None:

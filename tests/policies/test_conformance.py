@@ -39,8 +39,8 @@ def test_the_registry_knows_policies_by_their_papers_names() -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_conformance(case: Case) -> None:
     if not case.without:
-        check_policy(case.factory, **case.flags)
-    for check in checks.CHECKS if case.without else ():
+        check_policy(case.factory)
+    for check in checks.CHECKS if case.without else case.besides:
         if check not in case.without:
             check(case.factory)
 
@@ -60,17 +60,17 @@ def test_lanes_do_not_meet_over_infinite_sets(name: str) -> None:
             policy.update(x, r)
 
 
-LEARNING = {name: case for name, case in CASES.items() if case.flags.get("learns", True)}
+LEARNING = {name: case for name, case in CASES.items() if build(case).uses_rewards}
 
 
 @pytest.mark.parametrize("case", LEARNING.values(), ids=LEARNING)
 def test_a_restart_forgets_a_lane_and_only_it(case: Case) -> None:
     policy, same, fresh = (build(case, lanes=2) for _ in range(3))
-    world = LaneWorld([0, 1], 3, L=policy.L)
+    world = LaneWorld.of(policy, [0, 1])
     for each in (policy, same):
         play(each, world, range(20))
     policy.restart([True, False])
-    policy.update(np.full((2, 3), 0.5 * policy.L), 1.0, round=10.0, mask=[True, False])  # from before: dropped
+    policy.update(world.arms(9)[:, 0], 1.0, round=10.0, mask=[True, False])  # from before: dropped
     info, other, new = policy.info(), same.info(), fresh.info()
     for name in (name for name in (*ESTIMATES, "weights") if getattr(new, name, None) is not None):
         assert np.array_equal(getattr(info, name)[1], getattr(other, name)[1]), name
@@ -98,7 +98,7 @@ def test_a_loaded_copied_or_pickled_policy_goes_on_alike(name: str, saved_after:
     """Bit for bit: before a reward is in, after a pause, at the end of a block; with late rewards and ties to come."""
     build = partial(CASES[name].factory, dim=3, lanes=[4, 1], seed=2)
     policy = build()
-    world = LaneWorld([4, 1], 3, L=policy.L)
+    world = LaneWorld.of(policy, [4, 1])
     play(policy, world, range(saved_after))
     policy.advance(0.375)
     pending = world.arms(70)

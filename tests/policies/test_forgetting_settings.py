@@ -94,7 +94,7 @@ def test_never_is_a_discount_of_one(cls) -> None:
 def test_horizon_and_drift_give_the_discount_of_theorem_1(cls, kind: str, drift: float) -> None:
     """gamma = theory.discount in every lane, as of the tuned rule; no drift: 1; the clip at 1/2."""
     gamma = cls(2, horizon=3000, drift=drift, arm_geometry=kind, lanes=3).info().gamma
-    assert (gamma == theory.discount(horizon=3000, drift=drift, dim=2, kind=kind)).all()
+    assert (gamma == theory.discount(horizon=3000, drift=drift, dim=2, arm_geometry=kind)).all()
     assert (gamma == Discount.tuned(horizon=3000, drift=drift, dim=2, arm_geometry=kind).gamma).all()
     if cls is wv.BVDGLMUCB and kind == "orthogonal" and drift == 1.5708:
         assert gamma[0] == pytest.approx(0.995908, abs=5e-7)  # the paper's experiment

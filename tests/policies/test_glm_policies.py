@@ -26,7 +26,7 @@ def test_defaults_of_lam() -> None:
 
 
 def test_one_pass_depends_on_the_order_of_rewards() -> None:
-    """What ``one_pass=True`` leaves out of the suite does not hold for it, with a link that is not linear."""
+    """What ``is_one_pass`` leaves out of the suite does not hold for it, with a link that is not linear."""
     with pytest.raises(AssertionError, match=r"^check_late_rewards: theta_hat differs"):
         wv.check_policy(lambda **kw: OnePassGLM(gamma=0.95, **kw))
 

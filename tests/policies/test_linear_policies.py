@@ -16,9 +16,11 @@ from support.policies import decision, radius, scores
 from support.refusals import refuses
 from support.worlds import ball, regret, turning_theta
 from windvane import (
+    BOFUCB,
     BVDGLMUCB,
     Ball,
     DLinTS,
+    DLinUCB,
     DRandLinUCB,
     Greedy,
     LBWeightUCB,
@@ -61,6 +63,30 @@ def test_the_literal_transcription_decides_alike(kind: Any, settings: dict[str, 
         fast.update(x, reward)
         for lane, one in enumerate(slow):
             one.update(x[lane], reward[lane], t)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("settings", [{}, OTHERS], ids=["default", "other settings"])
+def test_bof_ucb_is_the_bayesian_recursion(settings: dict[str, float], dim: int) -> None:
+    """And its radius is at most that of D-LinUCB at the number of earlier rounds."""
+    gammas, ids, L = [0.9, 0.99, 1.0], [4, 0, 9], settings.get("L", 1.0)
+    fast = BOFUCB(dim=dim, gamma=gammas, lanes=ids, seed=3, **settings)  # type: ignore[arg-type]
+    slow = [naive.NaiveBOFUCB(dim, gamma, **settings) for gamma in gammas]
+    rng = np.random.default_rng(dim)
+    wider = DLinUCB(dim=dim, gamma=gammas, lanes=ids, **settings).radius  # type: ignore[arg-type]
+    for t in range(1, 200):
+        arms = ball(rng, (3, 6), dim, L)
+        expected = np.array([one.decide(arms[lane]) for lane, one in enumerate(slow)])
+        choice = fast.select(arms)
+        np.testing.assert_allclose(decision(fast).beta, [one.beta() for one in slow], rtol=1e-10)
+        np.testing.assert_allclose(scores(fast), expected, rtol=1e-8, atol=1e-8)
+        assert np.array_equal(choice, expected.argmax(axis=1))
+        assert (decision(fast).beta <= wider(t - 1.0) * (1 + 1e-12)).all()
+        x = arms[np.arange(3), choice]
+        reward = x @ turning_theta(t, 200, dim, 1.0) + 0.5 * rng.normal(size=3)
+        fast.update(x, reward)
+        for lane, one in enumerate(slow):
+            one.update(x[lane], reward[lane])
 
 
 @pytest.mark.parametrize("dim", [2, 4])

@@ -14,7 +14,7 @@ from support.cases import OnePolicyPerLane
 from support.policies import known, master_lane
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
-from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
+from windvane import MasterGLMUCB, MasterLogisticUCB1, MasterOFUL, Policy, Sphere
 
 
 @pytest.mark.parametrize("cls", [wv.BOB, MasterOFUL])
@@ -94,16 +94,16 @@ def test_a_bad_lane_leaves_the_others_alone() -> None:
 
 # --- MASTER -----------------------------------------------------------------------------------------------------------
 
-both = pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB])
+every_form = pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB, MasterLogisticUCB1])
 
 
-@both
+@every_form
 def test_master_with_an_extreme_level(cls) -> None:
     cls(2, horizon=100, delta=1e-320).select(np.full((1, 2, 2), 0.3))
 
 
 @pytest.mark.parametrize("first_order", [0, 4])
-@both
+@every_form
 def test_master_schedule(cls, first_order: int) -> None:
     ids = [0, 6]
     policy, world = cls(2, horizon=500, first_order=first_order, lanes=ids, seed=9), LaneWorld(ids, 2)
@@ -151,7 +151,7 @@ def sensible_master(cls, bonus: float, margin: float, first_order: int = 10, **s
     """MASTER with bonus ||x||_{V^-1} and 3 rho_hat(t) = margin / sqrt(t), in place of 46 and 3e5."""
     settings |= {"dim": 3, "horizon": 3000, "first_order": first_order, "seed": 1}
     probe = master_lane(cls(lanes=1, **settings))
-    scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / (2 * probe.base_beta)}
+    scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / probe.base_bonus}
     return cls(lanes=8, **scales, **settings)
 
 
@@ -171,6 +171,11 @@ def restarts(policy: Policy, mean, rounds: int) -> np.ndarray:
 JUMPS = {
     "MASTER-OFUL": (MasterOFUL, {}, lambda level, cos: 0.5 + 0.45 * level + 0.02 * cos),
     "MASTER-GLM-UCB": (MasterGLMUCB, {"S": 3.0}, lambda level, cos: 1 / (1 + np.exp(-2 * level - 0.1 * cos))),
+    "MASTER-Logistic-UCB-1": (
+        MasterLogisticUCB1,
+        {"S": 3.0, "lam": 0.045},
+        lambda level, cos: 1 / (1 + np.exp(-2 * level - 0.1 * cos)),
+    ),
 }
 
 
@@ -219,6 +224,28 @@ def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) ->
     infinite = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
     infinite.select_from(Sphere(0.5))
     assert master_lane(infinite).multiplier == pytest.approx(lane.multiplier, rel=1e-6)
+
+
+@pytest.mark.parametrize(("sigma", "L", "S"), [(0.5, 1.0, 1.0), (0.9, 1.0, 2.0), (0.5, 2.0, 0.7)])
+def test_the_base_of_faury_et_al(sigma: float, L: float, S: float) -> None:
+    """Index 0.25 sqrt(4 + 8S) sqrt(kappa) gamma_T(delta/T) |x| in V^-1; t rho(t) is the bound of their Theorem 2.
+
+    For arms x / L with S L, and rewards in [0, m] instead of [0, 1]; the tests see rewards divided by m.
+    """
+    T, delta, d, m = 500, 0.1, 3, 2 * sigma
+    policy = MasterLogisticUCB1(d, horizon=T, delta=delta, sigma=sigma, L=L, S=S)
+    policy.select(L * np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]]))
+    kappa, lam, SL = 1 / naive.constants(naive.LINKS["logistic"], S, L)[1], d * math.log(T), S * L
+    log_term = math.log(2**d / (delta / T) * (1 + T / (4 * d * lam)) ** (d / 2)) - d / 2 * math.log(
+        1 + T / (4 * d * lam)
+    )
+    gamma = math.sqrt(lam) * (SL + 1 / (2 * m)) + 2 * m / math.sqrt(lam) * log_term
+    gamma += m * d / math.sqrt(lam) * math.log(1 + T / (4 * d * lam))
+    lane = master_lane(policy)
+    bonus = 0.25 * math.sqrt(4 + 8 * SL) * math.sqrt(kappa) * gamma * 0.5 / math.sqrt(kappa * lam)
+    assert lane.index == pytest.approx(0.5 + bonus, rel=1e-6)
+    C = math.sqrt(32 * d * (1 + 2 * SL) * max(1, 1 / (kappa * lam)) * math.log(1 + T / (kappa * lam * d)))
+    assert lane.rho(7) == pytest.approx(C * 0.25 * math.sqrt(kappa) * gamma / math.sqrt(7) / m, rel=1e-6)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])

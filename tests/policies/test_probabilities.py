@@ -44,12 +44,22 @@ def train(policy: Any, lanes: int = 1) -> Any:
     return policy
 
 
-@pytest.mark.parametrize("cls", [wv.DRandLinUCB, wv.DLinTS, wv.DGLMTS, wv.UniformRandom], ids=lambda cls: cls.name)
+RANDOMISED: dict[Any, dict[str, Any]] = {
+    wv.DRandLinUCB: {"gamma": 0.95},
+    wv.DLinTS: {"gamma": 0.95},
+    wv.DGLMTS: {"gamma": 0.95},
+    wv.LinTS: {"horizon": 50, "posterior_scale": 0.2},
+    wv.GLMTS: {"inflation": "none"},
+    wv.GLOCTS: {"posterior_scale": 0.05},
+}
+
+
+@pytest.mark.parametrize("cls", [*RANDOMISED, wv.UniformRandom], ids=lambda cls: cls.name)
 @pytest.mark.parametrize("absent", [[], [1, 4]], ids=["all arms", "some arms"])
 def test_randomised_policies_choose_as_often_as_they_say(cls, absent: list[int]) -> None:
     """Over 4000 seeds, which are as many lanes: lanes draw by (seed, lane id) and know the same here."""
     n, draws = 4000, 20_000
-    settings = {} if cls is wv.UniformRandom else {"gamma": 0.95}
+    settings = RANDOMISED.get(cls, {})
     valid = np.ones((1, 5), dtype=bool)
     valid[:, absent] = False
     one = train(cls(2, **settings))
@@ -74,12 +84,12 @@ def test_thompson_sampling_between_an_arm_and_its_opposite() -> None:
     assert p[0] == pytest.approx(wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / 20_000))
 
 
-@pytest.mark.parametrize("cls", [wv.DLinTS, wv.DGLMTS, wv.DRandLinUCB], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", RANDOMISED, ids=lambda cls: cls.name)
 def test_draws(cls) -> None:
     """Equal arms share exactly, however few draws; lanes together and alone are the same; 0 draws are refused."""
     arms, valid = np.zeros((2, 3, 2)), np.array([[True, True, False]] * 2)
     arms[:, 2] = np.nan
-    two, one = train(cls(2, gamma=0.97, lanes=2), 2), train(cls(2, gamma=0.97))
+    two, one = train(cls(2, lanes=2, **RANDOMISED[cls]), 2), train(cls(2, **RANDOMISED[cls]))
     np.testing.assert_array_equal(two.probabilities(arms, valid, draws=7), [[0.5, 0.5, 0.0]] * 2)
     twice = np.repeat(ARMS, 2, axis=0)
     np.testing.assert_array_equal(two.probabilities(twice, draws=50)[:1], one.probabilities(ARMS, draws=50))
@@ -101,6 +111,10 @@ def reseed(policy: Any, seed: int) -> Any:
 MASTERS = {
     "MASTER-OFUL": (wv.MasterOFUL, {"horizon": 500, "first_order": 5, "bonus_scale": 0.01}),
     "MASTER-GLM-UCB": (wv.MasterGLMUCB, {"horizon": 500, "first_order": 5, "bonus_scale": 0.01}),
+    "MASTER-Logistic-UCB-1": (
+        wv.MasterLogisticUCB1,
+        {"horizon": 500, "first_order": 5, "lam": 1.0, "bonus_scale": 0.01},
+    ),
     "BOB": (wv.BOB, {"horizon": 200, "block": 6, "bonus_scale": 0.1}),
     "BOB-BVD-GLM-UCB": (wv.BOBBVDGLMUCB, {"horizon": 200, "block": 6, "bonus_scale": 0.1}),
     "over D-LinUCB": (OverDLinUCB, {"horizon": 200, "block": 6, "bonus_scale": 0.1}),
@@ -122,7 +136,7 @@ def test_masters_choose_as_often_as_they_say(cls, settings) -> None:
             counts = np.bincount([reseed(policy, s).select(ARMS)[0] for s in range(n)], minlength=5)
             assert (np.abs(counts / n - p) <= 5 * np.sqrt(p * (1 - p) / n) + 1e-9).all()
             mixed += int((~np.isin(p, [0.0, 0.5, 1.0])).any())  # 1/2: the two equal arms tie
-    if cls in (wv.MasterOFUL, wv.MasterGLMUCB):
+    if cls in (wv.MasterOFUL, wv.MasterGLMUCB, wv.MasterLogisticUCB1):
         assert mixed >= 1
         assert master_lane(policy).copies
 

@@ -16,8 +16,10 @@ from windvane.errors import ArgumentError, WindvaneError
 NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0
 RED = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
-LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}
-RESTARTING = ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")  # policies that begin again by themselves
+LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth and not cls.needs_one_hot}
+INDEXED = {name: cls for name, cls in POLICIES.items() if cls.needs_one_hot}  # their arms are names, not vectors
+MASTERS = ("MASTER-OFUL", "MASTER-GLM-UCB", "MASTER-Logistic-UCB-1")
+RESTARTING = ("BOB", "BOB-BVD-GLM-UCB", *MASTERS, "dLinUCB")  # policies that begin again by themselves
 
 
 def required_settings(name: str) -> dict[str, Any]:

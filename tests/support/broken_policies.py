@@ -10,8 +10,29 @@ import numpy as np
 from support.policies import Skeleton, forget_observations, scores
 from windvane import BVDGLMUCB, checks
 from windvane.errors import ArgumentError
+from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.glm import LikelihoodPolicy
 
 BROKEN: dict[str, tuple[type, Any, str]] = {}  # class, check, what the message must contain
+
+
+class EpsilonGreedy(LikelihoodPolicy, DiscountedPolicy):
+    """Draws an arm now and then; its probabilities are those before the draw."""
+
+    epsilon: float = 0.2
+    name = "epsilon-greedy"
+    is_randomised = True
+
+    def select(self, arms: Any, valid: Any = None) -> np.ndarray:
+        arms, valid = self.check_arms(arms, valid)
+        means = self.predict(arms, self.estimate()[0])
+        explores = self.draw_uniforms() < self.epsilon
+        return self.play(np.where(explores[:, None], 0.0, means), valid, means)
+
+    def probabilities(self, arms: Any, valid: Any = None) -> np.ndarray:
+        arms, valid = self.check_arms(arms, valid)
+        best = self.share_best(self.predict(arms, self.estimator.theta_hat), valid)
+        return (1 - self.epsilon) * best + self.epsilon * valid / valid.sum(axis=1, keepdims=True)
 
 
 def build(name: str, base: Any = Skeleton, **wrong: Callable[..., Any]) -> type:
@@ -302,6 +323,17 @@ broken("DecidesWhenAsked", PROBABILITIES, "changed the state", probabilities=aro
 broken("CallsItselfUniform", *SHARES, probabilities=claim_to_be_uniform)
 NOT_PROBABLE = checks.check_choice_is_probable, "probability 0 was chosen"
 broken("CallsItselfGreedy", *NOT_PROBABLE, probabilities=claim_to_be_greedy)
+
+
+def tell_what_was_drawn(self: Any, _: Any, arms: Any, valid: Any = None) -> np.ndarray:
+    """The probabilities after the draw: on average over lanes and seeds they are right."""
+    arms, valid = self.check_arms(arms, valid)
+    means = self.predict(arms, self.estimator.theta_hat)
+    return self.share_best(np.where((self.draw_uniforms() < self.epsilon)[:, None], 0.0, means), valid)
+
+
+KNOWS_DRAW = checks.check_probabilities_know_no_draw, "random numbers of the decision"
+broken("KnowsItsCoin", *KNOWS_DRAW, EpsilonGreedy, probabilities=tell_what_was_drawn)
 BACKWARDS = "a negative time step was accepted"
 broken("TimeRunsBackwards", BAD_INPUT, BACKWARDS, BVDGLMUCB, advance=lambda _, sound, n=1.0: sound(max(n, 0.0)))
 

@@ -49,5 +49,5 @@ def results(entries: Sequence[Entry], folder: Path | str = "one", spec: Any = No
     horizon = entries[0].horizon if entries else 100
     found = Results(Path(folder), {"seed": seed, "horizon": horizon}, list(entries), finished=1, total=1)
     if spec is not None:
-        vars(found)["spec"] = spec
+        vars(found).update(spec=spec, environments=spec.environments)
     return found

@@ -59,10 +59,11 @@ def true_means(t: float, arms: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-arms @ theta_star(t)))
 
 
-def draw_world(seed: int) -> dict[str, np.ndarray]:
+def draw_world(seed: int, *, one_hot: bool) -> dict[str, np.ndarray]:
     rng, lanes = np.random.default_rng([seed, 20261116]), len(LANES)
     arms = rng.normal(size=(ROUNDS, lanes, ARMS, DIM))
     arms *= rng.random((ROUNDS, lanes, ARMS, 1)) ** (1 / DIM) / np.linalg.norm(arms, axis=-1, keepdims=True)
+    arms = np.eye(DIM)[arms.argmax(axis=-1)] if one_hot else arms
     valid = rng.random((ROUNDS, lanes, ARMS)) < 0.8
     valid[..., 0] |= ~valid.any(axis=-1)
     return {
@@ -75,7 +76,8 @@ def draw_world(seed: int) -> dict[str, np.ndarray]:
 
 
 def play(name: str, seed: int) -> dict[str, np.ndarray]:
-    policy, world = make_policy(name, seed), draw_world(seed)
+    policy = make_policy(name, seed)
+    world = draw_world(seed, one_hot=policy.needs_one_hot)
     lanes, chosen, numbers = np.arange(len(LANES)), [], {key: [] for key in NUMBERS}
     due: list[tuple[int, int, float, np.ndarray, float, float]] = []  # arrives, lane, round, x, reward, weight
     for step in range(ROUNDS):

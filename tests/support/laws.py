@@ -34,6 +34,7 @@ ARMS: dict[str, E.ArmLaw] = {
     "gaussian": E.GaussianArms(5),
     "skewed": E.SkewedArms(5),
     "fixed": E.FixedArms([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]),
+    "drawn-once": E.ArmsDrawnOnce("gaussian", count=4),
     "come-and-go": E.ComeAndGo(count=5, lifetime=7, presence=0.4),
 }
 REWARDS: dict[str, tuple[E.RewardLaw, str]] = {

@@ -119,9 +119,9 @@ class Moment:
         """sum of ||theta*_s - theta*_(s+1)|| over the last ``depth`` rounds s < t."""
         return float(norm(np.diff(self.path, axis=0), axis=1)[-depth:].sum())
 
-    def tracking_bound(self, depth: int, kind: str) -> float:
+    def tracking_bound(self, depth: int, arm_geometry: str) -> float:
         s, k_mu = self.setting, self.constants[0]
-        known = {"k_mu": k_mu, "S": s.S, "L": s.L, "lam": s.lam, "dim": s.dim, "kind": kind}
+        known = {"k_mu": k_mu, "S": s.S, "L": s.L, "lam": s.lam, "dim": s.dim, "arm_geometry": arm_geometry}
         return float(theory.tracking_bound(s.gamma, depth, self.recent_drift(depth), **known))
 
     def width(self, x: np.ndarray, lane: int) -> np.ndarray:

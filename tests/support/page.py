@@ -133,8 +133,16 @@ PLOT = """async (selector) => {
 
 def plot(page: Any, selector: str) -> dict[str, Any]:
     """What a chart shows; wait until it is drawn, which it is when it can be seen."""
+    if selector.startswith(("#norm", "#theta")):
+        open_estimate(page)
     page.locator(selector).first.scroll_into_view_if_needed()
     return dict(until(page, PLOT, selector))
+
+
+def open_estimate(page: Any) -> None:
+    """Unfold the panels of the estimate, as a reader does."""
+    if not page.evaluate("document.querySelector('#estimate').open"):
+        page.locator("#estimate > summary").click()
 
 
 def figure(page: Any, term: str) -> str:
@@ -148,6 +156,8 @@ def connection(page: Any) -> str:
 
 def open_table(page: Any, section: str) -> Any:
     """A section's last table, unfolded."""
+    if section in ("norm", "theta"):
+        open_estimate(page)
     details = page.locator(f"#{section} details:visible").last
     details.locator("summary").click()
     details.locator("table").wait_for()

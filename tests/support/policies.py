@@ -63,7 +63,7 @@ def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
         acting_rewards=kept.rewards[min(kept.copies, default=0)],  # sum of w r during the life of the acting copy
         index=None if chosen is None or chosen.scores is None else chosen.scores.max(),  # in the units of rewards
         multiplier=None if chosen is None else chosen.multiplier,  # of ||x||, in the last decision
-        base_beta=acting.radius,
+        base_bonus=acting.choose_multiplier(),  # factor of ||x|| in the bonus, where bonus_scale is 1
         base_radius=radius(acting)[0],
         rho=kept.rho,
         rho_hat=kept.rho_hat,

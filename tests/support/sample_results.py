@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from windvane.lab.figures.over_time_figure import PublishedCurve
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import Difference
 from windvane.lab.run.play import ThetaPath
@@ -122,17 +123,23 @@ def many(count: int = 40, **settings: Any) -> list[Entry]:
     return result
 
 
-def published(horizon: int = 3000) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def published(horizon: int = 3000) -> dict[tuple[str, str], PublishedCurve]:
     rounds = np.arange(1, horizon + 1)
-    return {name: (rounds, final * (rounds / horizon) ** 1.2) for name, final in PUBLISHED.items()}
+    return {
+        ("rotation", name): PublishedCurve(rounds, final * (rounds / horizon) ** 1.2)
+        for name, final in PUBLISHED.items()
+    }
 
 
 def differences(count: int = 3, environment: str = "rotation") -> list[Difference]:
     """The first is certainly better, the second certainly worse, the third cannot be told from the baseline."""
     cases = [("BVD-GLM-UCB", -60.0, 5.0), ("OFUL", 120.0, 20.0), ("D-LinUCB gamma=0.99", -3.0, 8.0)][:count]
+    verdicts = ["better", "worse", "no significant difference"]
     return [
-        Difference(environment, label, "GLM-UCB", 50, mean, half / 2, mean - half, mean + half, 0.5, 0.01)
-        for label, mean, half in cases
+        Difference(
+            environment, label, "GLM-UCB", 50, mean, half / 2, mean - half, mean + half, 0.5, 0.01, 0.02, verdict
+        )
+        for (label, mean, half), verdict in zip(cases, verdicts, strict=False)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,10 +17,16 @@ from support.server import SOURCE
 DEPLOY, HOWTO, REFERENCE = ROOT / "deploy", DOCS / "howto", DOCS / "reference"
 PLACES = {"/var/lib/windvane": "lib", "/var/backups/windvane": "backups", "/opt/windvane": "opt"}
 """Folders of a machine on which the service is installed, and their names in the folder of a :class:`Shell`."""
+INSTALL = r"""
+eval "last=\${$#}"
+test "$1" != -d || exec mkdir -p "$last"
+mkdir -p "$(dirname "$last")"
+eval "cp \"\${$(($# - 1))}\" \"$last\""
+"""
 PROGRAMS = {
     "sudo": 'shift 2\nexec "$@"',  # sudo -u USER
     "systemctl": 'echo "$@" >> "$HOME/systemctl"',
-    "install": 'eval "last=\\${$#}"\nmkdir -p "$(dirname "$last")"\neval "cp \\"\\${$(($# - 1))}\\" \\"$last\\""',
+    "install": INSTALL,
 }
 """Programs that need root, with scripts that stand in for them."""
 
@@ -45,6 +52,16 @@ def read_rows(page: Path, header: str) -> list[list[str]]:
     assert tables, header
     lines = [line for table in tables for line in table.splitlines()]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def parse_documents(text: str) -> list[Any]:
+    """Return the JSON documents of a text, each on a line or on several."""
+    decoder, documents = json.JSONDecoder(), []
+    while text := text.lstrip():
+        document, end = decoder.raw_decode(text)
+        documents.append(document)
+        text = text[end:]
+    return documents
 
 
 def run_bash(script: str, folder: Path, environment: Mapping[str, str], code: int = 0, **identity: Any) -> str:

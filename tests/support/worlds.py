@@ -59,12 +59,23 @@ class World:
 
 
 class LaneWorld:
-    """Arms in a ball and clicks that depend on (lane id, round) only, so that lanes can be compared alone."""
+    """Arms in a ball, or one-hot, and clicks that depend on (lane id, round) only, so that lanes can be compared alone.
 
-    def __init__(self, ids: list[int], dim: int, K: int = 5, L: float = 1.0) -> None:
-        self.ids, self.dim, self.K, self.L = ids, dim, K, L
+    One-hot arms come in any order, and some of them several times.
+    """
+
+    def __init__(self, ids: list[int], dim: int, K: int = 5, L: float = 1.0, one_hot: bool = False) -> None:
+        self.ids, self.dim, self.K, self.L, self.one_hot = ids, dim, K, L, one_hot
+
+    @classmethod
+    def of(cls, policy: Any, ids: list[int]) -> "LaneWorld":
+        """The world with the arms that a policy needs."""
+        return cls(ids, policy.dim, L=policy.L, one_hot=policy.needs_one_hot)
 
     def arms(self, t: int) -> np.ndarray:
+        if self.one_hot:
+            places = [np.random.default_rng([7, lane, t]).integers(self.dim, size=self.K) for lane in self.ids]
+            return np.eye(self.dim)[np.array(places)]
         return np.stack([ball(np.random.default_rng([7, lane, t]), (self.K,), self.dim, self.L) for lane in self.ids])
 
     def rewards(self, x: np.ndarray, t: int) -> np.ndarray:

@@ -72,11 +72,11 @@ def tracking_norm(
 @many_examples
 @given(
     seeds, st.integers(1, 4), st.integers(1, 50), st.integers(1, 50), st.floats(0.5, 0.999), st.floats(0.3, 5.0),
-    st.floats(0.05, 30.0), st.sampled_from(theory.KINDS),
+    st.floats(0.05, 30.0), st.sampled_from(theory.ARM_GEOMETRIES),
 )  # fmt: skip
-def test_tracking_lemmas(seed, dim, rounds, depth, gamma, L, lam, kind) -> None:
+def test_tracking_lemmas(seed, dim, rounds, depth, gamma, L, lam, arm_geometry) -> None:
     rng, S = np.random.default_rng(seed), 1.3
-    if kind == "orthogonal":
+    if arm_geometry == "orthogonal":
         basis = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
         x = basis[rng.integers(dim, size=rounds)] * (L * rng.random((rounds, 1)))
     else:
@@ -86,7 +86,9 @@ def test_tracking_lemmas(seed, dim, rounds, depth, gamma, L, lam, kind) -> None:
     thetas *= np.minimum(1.0, S / np.maximum(np.linalg.norm(thetas, axis=1, keepdims=True), 1e-12))
     recent = float(np.linalg.norm(np.diff(thetas, axis=0), axis=1)[-depth:].sum())
     value = tracking_norm(x, thetas, gamma, lam, expit)
-    bound = theory.tracking_bound(gamma, depth, recent, k_mu=0.25, S=S, L=L, lam=lam, dim=dim, kind=kind)
+    bound = theory.tracking_bound(
+        gamma, depth, recent, k_mu=0.25, S=S, L=L, lam=lam, dim=dim, arm_geometry=arm_geometry
+    )
     assert value <= float(bound) * (1 + 1e-9) + 1e-12
 
 
@@ -97,8 +99,8 @@ def test_general_tracking_lemma_needs_the_factor_missing_in_print() -> None:
     value = tracking_norm(x, thetas, gamma, lam, lambda z: z)
     assert value == pytest.approx(0.5, rel=1e-12)
     common: dict[str, Any] = {"k_mu": 1.0, "S": 1.0, "L": L, "lam": lam, "dim": 1}
-    restored = float(theory.tracking_bound(gamma, depth, 1.0, kind="general", **common))
-    old = float(theory.tracking_bound(gamma, depth, 0.0, kind="general", **common))
+    restored = float(theory.tracking_bound(gamma, depth, 1.0, arm_geometry="general", **common))
+    old = float(theory.tracking_bound(gamma, depth, 0.0, arm_geometry="general", **common))
     assert old + (restored - old) / L < value <= restored  # the left is as printed
     assert value <= float(theory.tracking_bound(gamma, depth, 1.0, **common))
 
@@ -108,8 +110,8 @@ def test_tracking_bound_formula_lanes_and_limit() -> None:
     old = 2 * 0.25 * 4 * 1.5 / 0.5 * 0.9**7 / 0.1
     assert theory.tracking_bound(0.9, 7, 0.2, **common) == pytest.approx(old + 0.25 * 0.2, rel=1e-13)
     factor = 0.25 * 2 * math.sqrt(3 / 0.05)
-    general = theory.tracking_bound(0.9, 7, 0.2, kind="general", **common)
+    general = theory.tracking_bound(0.9, 7, 0.2, arm_geometry="general", **common)
     assert general == pytest.approx(old + factor * 0.2, rel=1e-13)
     lanes = np.asarray(theory.tracking_bound(np.array([0.9, 1.0]), 7, 0.2, **common))
     assert lanes[0] == theory.tracking_bound(0.9, 7, 0.2, **common)
-    assert lanes[1] == math.inf == theory.tracking_bound(1.0, 7, 0.0, kind="general", **common)
+    assert lanes[1] == math.inf == theory.tracking_bound(1.0, 7, 0.0, arm_geometry="general", **common)

@@ -9,9 +9,9 @@ from support.numerics import LINK, PAPER
 from windvane import theory
 
 
-@pytest.mark.parametrize("kind", theory.KINDS)
+@pytest.mark.parametrize("arm_geometry", theory.ARM_GEOMETRIES)
 @pytest.mark.parametrize("confidence", theory.CONFIDENCES)
-def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
+def test_theorem_1_term_by_term(arm_geometry: str, confidence: str) -> None:
     T, B, d, g, k, c, S, L, lam, sigma, delta = 400, 2.5, 3, 0.97, 0.25, 0.1, 1.5, 1.8, 0.6, 0.5, 0.04
     R = k / c
     shrink = {"pointwise": 1.0, "horizon": T, "anytime": 2 * T * (1 + math.log(T)) ** 2}[confidence]
@@ -23,7 +23,7 @@ def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
     D = math.ceil(math.log(T) / (1 - g))
     growth = T * math.log(1 / g) + math.log(1 + L**2 * plain / (lam * d))
     learning = C1 * R * beta * math.sqrt(d * T) * math.sqrt(growth)
-    if kind == "orthogonal":
+    if arm_geometry == "orthogonal":
         truncation = 8 * k * L**3 * S / lam * R * g**D / (1 - g) * T
         tracking = 4 * k * L * R * D * B
     else:
@@ -32,7 +32,7 @@ def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
         truncation = C4 * R * T * g**D / (1 - g) + C5 * k * R * T * g**D / (1 - g) ** 1.5
         tracking = C6 * k * R * math.sqrt(d / (1 - g)) * D * B + C7 * k * R * math.sqrt(d) / (1 - g) * D * B
     problem = theory.Problem(horizon=T, drift=B, dim=d, k_mu=k, c_mu=c, S=S, L=L, lam=lam, sigma=sigma)
-    got = theory.regret_bound(problem, gamma=g, kind=kind, delta=delta, confidence=confidence)
+    got = theory.regret_bound(problem, gamma=g, arm_geometry=arm_geometry, delta=delta, confidence=confidence)
     assert (got.depth, got.gamma) == (D, g)
     parts = (learning, truncation, tracking)
     assert (got.learning, got.truncation, got.tracking) == pytest.approx(parts, rel=1e-12)
@@ -46,33 +46,33 @@ def theorem_1(horizon: int, drift: float, **more: Any) -> theory.RegretBound:
 def test_theorem_1_defaults_and_the_experiment() -> None:
     bound = theorem_1(3000, 1.5708)
     assert bound.gamma == theory.discount(horizon=3000, drift=1.5708, dim=2)
-    assert bound == theorem_1(3000, 1.5708, gamma=bound.gamma, confidence="horizon", kind="orthogonal")
+    assert bound == theorem_1(3000, 1.5708, gamma=bound.gamma, confidence="horizon", arm_geometry="orthogonal")
     assert bound.total > theory.trivial_bound(3000, 0.5) == 3000.0
     assert theorem_1(1, 0.5, gamma=0.9).depth == 1
 
 
-@pytest.mark.parametrize("kind", theory.KINDS)
-def test_theorem_1_at_gamma_one(kind: str) -> None:
-    still = theorem_1(1000, 0.0, kind=kind)
+@pytest.mark.parametrize("arm_geometry", theory.ARM_GEOMETRIES)
+def test_theorem_1_at_gamma_one(arm_geometry: str) -> None:
+    still = theorem_1(1000, 0.0, arm_geometry=arm_geometry)
     assert (still.gamma, still.truncation, still.tracking) == (1.0, 0.0, 0.0)
     assert math.isfinite(still.total)
     assert still.total == still.learning
-    near = theorem_1(1000, 0.0, kind=kind, gamma=1.0 - 1e-12)
+    near = theorem_1(1000, 0.0, arm_geometry=arm_geometry, gamma=1.0 - 1e-12)
     assert near.learning == pytest.approx(still.learning, rel=1e-8)
-    moving = theorem_1(1000, 0.1, kind=kind, gamma=1.0)
+    moving = theorem_1(1000, 0.1, arm_geometry=arm_geometry, gamma=1.0)
     assert moving.total == math.inf
     assert moving.learning == still.learning
 
 
 @pytest.mark.parametrize(
-    ("kind", "rate", "drift_rate", "small", "large"),
+    ("arm_geometry", "rate", "drift_rate", "small", "large"),
     [("orthogonal", 2 / 3, 1 / 3, 12, 18), ("general", 4 / 5, 1 / 5, 18, 30)],
 )
-def test_theorem_1_grows_at_the_announced_rates(kind, rate, drift_rate, small, large) -> None:
+def test_theorem_1_grows_at_the_announced_rates(arm_geometry, rate, drift_rate, small, large) -> None:
     # The bound is T^rate times one log (up to lower order); its exponent is read between two huge horizons.
-    low, high = (theorem_1(10**e, 1.0, kind=kind).total / math.log(10.0**e) for e in (small, large))
+    low, high = (theorem_1(10**e, 1.0, arm_geometry=arm_geometry).total / math.log(10.0**e) for e in (small, large))
     assert math.log(high / low) / math.log(10.0 ** (large - small)) == pytest.approx(rate, abs=0.015)
-    low, high = (theorem_1(10**15, B, kind=kind).total for B in (1.0, 1e3))
+    low, high = (theorem_1(10**15, B, arm_geometry=arm_geometry).total for B in (1.0, 1e3))
     assert math.log(high / low) / math.log(1e3) == pytest.approx(drift_rate, abs=0.03)
 
 

@@ -26,11 +26,11 @@ CHOICE = ["always", "", None, 1, ["general"], True]
 # Bad values by argument: those that no function accepts for it.
 BAD: dict[str, list[Any]] = {
     **dict.fromkeys(("dim", "horizon", "rounds", "arms"), WHOLE),
-    **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature"), POSITIVE),
-    **dict.fromkeys(("drift", "ratio"), NOT_NEGATIVE),
+    **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature", "bound"), POSITIVE),
+    **dict.fromkeys(("drift", "ratio", "switches"), NOT_NEGATIVE),
     **dict.fromkeys(("recent_drift", "t"), ROUNDS),
     **dict.fromkeys(("gamma", "delta"), PROPORTION),
-    **dict.fromkeys(("kind", "confidence"), CHOICE),
+    **dict.fromkeys(("arm_geometry", "confidence", "form"), CHOICE),
     "depth": [*ROUNDS, 0, 0.5],
     "window": [bad for bad in [*ROUNDS, 0.0] if bad is not None],
     "log_det_ratio": [*NOT_REAL, -0.5, [1.0, -0.5], None],
@@ -42,14 +42,26 @@ CONSTANTS: Arguments = {**SIZES, "S": 1.0, "sigma": 0.5}
 LINK: Arguments = {"k_mu": 0.25, "c_mu": 0.2}
 LEVEL: Arguments = {"delta": 0.05, "confidence": "horizon", "horizon": 9}
 PROBLEM: Arguments = {"horizon": 100, "drift": 1.0, **CONSTANTS, **LINK}
-TUNING: Arguments = {"horizon": 100, "drift": 1.0, "dim": 2, "kind": "general"}
+TUNING: Arguments = {"horizon": 100, "drift": 1.0, "dim": 2, "arm_geometry": "general"}
 SELF_CONCORDANT: Arguments = {"gamma": 1.0, "window": 5.0, "delta": 0.1, "k_mu": 0.25, "horizon": 9, **CONSTANTS}
-TRACKING: Arguments = {"gamma": 0.9, "depth": 2, "recent_drift": 1.0, "k_mu": 1.0, "S": 1.0, "kind": "general", **SIZES}
+TRACKING: Arguments = {
+    "gamma": 0.9,
+    "depth": 2,
+    "recent_drift": 1.0,
+    "k_mu": 1.0,
+    "S": 1.0,
+    "arm_geometry": "general",
+    **SIZES,
+}
 # Every public name with good arguments; each of them is then replaced by each of its bad values.
 GOOD: dict[str, Arguments] = {
     "ConfidenceLevel": LEVEL,
+    "ECOLogRadius": {"dim": 2, "S": 1.0, "L": 2.0, "delta": 0.1, "form": "proved"},
     "Growth": {"ratio": 0.5, "gamma": 0.9, "window": 3.0},
+    "LikelihoodRatioRadius": {"dim": 2, "delta": 0.1},
+    "LogLossRadius": {"dim": 2, "S": 1.0, "L": 2.0, "delta": 0.1, "form": "proved"},
     "OFULRadius": {"S": 1.0, "lam": 1.0, "sigma": 1.0, "delta": 0.1},
+    "OnlineToConfidenceRadius": {"S": 1.0, "lam": 1.0, "sigma": 1.0, "delta": 0.1, "c_mu": 0.2},
     "Problem": PROBLEM,
     "Radius": {"gamma": 1.0, "c_mu": 0.2, "window": 4, **CONSTANTS, **LEVEL},
     "SelfConcordantRadius": SELF_CONCORDANT,
@@ -61,10 +73,14 @@ GOOD: dict[str, Arguments] = {
     "discount_grid": {"horizon": 10, "dim": 2, "S": 1.0},
     "discounted_count": {"gamma": 0.5, "t": 3},
     "elliptical_potential_bound": {"log_det_ratio": 1.0, "gamma": 0.9, "rounds": 5, **SIZES},
+    "exp3_batch": {"arms": 3, "horizon": 100, "drift": 2.0},
     "exp3_rate": {"arms": 3, "rounds": 4},
     "radius": {"t": 5, "gamma": 0.9, "c_mu": 0.2, **CONSTANTS, **LEVEL},
-    "regret_bound": {"delta": 0.05, "gamma": 0.9, "kind": "general", "confidence": "horizon"},
+    "regret_bound": {"delta": 0.05, "gamma": 0.9, "arm_geometry": "general", "confidence": "horizon"},
     "regret_bound_unknown_drift": {"confidence": "horizon"},
+    "sharing_rate": {"arms": 3, "horizon": 100, "switches": 2.0},
+    "switching_discount": {"horizon": 100, "switches": 2.0, "bound": 1.0},
+    "switching_window": {"horizon": 100, "switches": 2.0, "bound": 1.0},
     "tracking_bound": TRACKING,
     "trivial_bound": {"horizon": 10, "sigma": 0.5},
     "weight_discount": {"horizon": 100, "drift": 1.0, "dim": 2, "curvature": 0.5},
@@ -94,14 +110,15 @@ def test_the_table_covers_every_public_name_and_argument() -> None:
     for name, good in GOOD.items():
         assert set(inspect.signature(getattr(theory, name)).parameters) - {"problem"} == set(good), name
     assert theory.CONFIDENCES == ("pointwise", "horizon", "anytime")
-    assert theory.KINDS == ("orthogonal", "general")
+    assert theory.ARM_GEOMETRIES == ("orthogonal", "general")
 
 
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 def test_bad_values_are_rejected(name: str, argument: str) -> None:
     call(name)
-    # A window may have an unknown drift.
-    bad_values = [bad for bad in BAD[argument] if (name, argument, bad is None) != ("window_length", "drift", True)]
+    # A window may have an unknown drift, and the rate of EXP3.S an unknown number of changes.
+    unknown = [("window_length", "drift"), ("sharing_rate", "switches")]
+    bad_values = [bad for bad in BAD[argument] if bad is not None or (name, argument) not in unknown]
     assert len(bad_values) >= len(CHOICE)
     for bad in bad_values:
         assert reject(name, argument, **{argument: bad}).expected
@@ -110,7 +127,7 @@ def test_bad_values_are_rejected(name: str, argument: str) -> None:
 @pytest.mark.parametrize("gamma", [None, 0.0, 1.5, "x", True, math.nan, [0.5]])
 def test_theorem_1_takes_the_recommended_discount_or_a_number(gamma: Any) -> None:
     if gamma is None:
-        good = {"kind": "orthogonal", "delta": 0.1, "gamma": None}
+        good = {"arm_geometry": "orthogonal", "delta": 0.1, "gamma": None}
         assert call("regret_bound", **good).gamma == theory.discount(horizon=100, drift=1.0, dim=2)
     else:
         reject("regret_bound", "gamma", gamma=gamma)
@@ -155,7 +172,7 @@ NEITHER = st.one_of(
 def test_nothing_but_numbers_passes_for_a_number(case: tuple[str, str], bad: Any) -> None:
     name, argument = case
     if not (bad is None and name == "regret_bound"):
-        if isinstance(bad, str) and argument in ("kind", "confidence"):
+        if isinstance(bad, str) and argument in ("arm_geometry", "confidence"):
             bad = f"not {bad}"
         reject(name, argument, **{argument: bad})
 

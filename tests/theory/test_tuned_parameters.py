@@ -18,20 +18,20 @@ def test_discount_formulas_and_clips() -> None:
     assert theory.discount(horizon=T, drift=drift, dim=2) == pytest.approx(0.995908, abs=5e-7)
     # 1 - (1/1000)^(2/3) and 1 - (1/1024)^(2/5).
     assert theory.discount(horizon=500, drift=1.0, dim=2) == pytest.approx(0.99, rel=1e-14)
-    assert theory.discount(horizon=512, drift=1.0, dim=4, kind="general") == pytest.approx(0.9375, rel=1e-14)
-    for kind in ("orthogonal", "general"):
-        assert theory.discount(horizon=100, drift=0.0, dim=3, kind=kind) == 1.0
-        assert theory.discount(horizon=100, drift=1e9, dim=3, kind=kind) == 0.5
+    assert theory.discount(horizon=512, drift=1.0, dim=4, arm_geometry="general") == pytest.approx(0.9375, rel=1e-14)
+    for arm_geometry in ("orthogonal", "general"):
+        assert theory.discount(horizon=100, drift=0.0, dim=3, arm_geometry=arm_geometry) == 1.0
+        assert theory.discount(horizon=100, drift=1e9, dim=3, arm_geometry=arm_geometry) == 0.5
 
 
-@pytest.mark.parametrize(("kind", "power"), [("orthogonal", 3), ("general", 5)])
+@pytest.mark.parametrize(("arm_geometry", "power"), [("orthogonal", 3), ("general", 5)])
 @many_examples
 @given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
-def test_window_length_is_the_exact_floor(kind: str, power: int, horizon: int, dim: int, drift: int) -> None:
+def test_window_length_is_the_exact_floor(arm_geometry: str, power: int, horizon: int, dim: int, drift: int) -> None:
     # floor((dT/B)^(2/3)) is the largest n with n^3 B^2 <= (dT)^2, floor((sqrt(d) T / B)^(2/5)) that with
     # n^5 B^2 <= d T^2: integers decide it without round-off.
-    square = dim * horizon**2 if kind == "general" else (dim * horizon) ** 2
-    n = theory.window_length(horizon=horizon, drift=drift, dim=dim, kind=kind)
+    square = dim * horizon**2 if arm_geometry == "general" else (dim * horizon) ** 2
+    n = theory.window_length(horizon=horizon, drift=drift, dim=dim, arm_geometry=arm_geometry)
     assert 1 <= n <= horizon
     assert n == 1 or n**power * drift**2 <= square
     assert n == horizon or (n + 1) ** power * drift**2 > square
@@ -97,3 +97,35 @@ def test_window_grid() -> None:
     assert theory.window_grid(2, 1)[1].tolist() == [1]
     assert theory.window_grid(9, 1)[1].tolist() == [1, 1, 3]
     assert theory.window_grid(3, 50)[0] == 3
+
+
+def test_tuning_of_arms_without_features() -> None:
+    """The printed formulas at round numbers, and what happens at their ends."""
+    assert theory.switching_discount(horizon=10_000, switches=4.0, bound=2.0) == pytest.approx(1 - 0.02 / 8, rel=1e-15)
+    assert theory.switching_discount(horizon=10, switches=0.0, bound=1.0) == 1.0
+    assert theory.switching_discount(horizon=10, switches=10.0, bound=0.1) == 0.5
+    window = theory.switching_window(horizon=10_000, switches=9.0, bound=0.5)
+    assert window == pytest.approx(100 / 3 * math.sqrt(math.log(10_000)), rel=1e-14)
+    assert theory.switching_window(horizon=50, switches=0.0, bound=1.0) == 50.0
+    assert theory.switching_window(horizon=50, switches=1e-320, bound=1.0) == 50.0
+    assert theory.switching_window(horizon=1, switches=3.0, bound=1.0) == 1.0
+    assert theory.sharing_rate(arms=5, horizon=5000) == pytest.approx(math.sqrt(5 * math.log(25_000) / 5000), rel=1e-15)
+    known = math.sqrt(5 * (3 * math.log(25_000) + math.e) / ((math.e - 1) * 5000))
+    assert theory.sharing_rate(arms=5, horizon=5000, switches=2) == pytest.approx(known, rel=1e-15)
+    assert theory.sharing_rate(arms=50, horizon=2, switches=9) == 1.0
+
+
+@many_examples
+@given(st.integers(2, 100), st.integers(1, 10**6), st.floats(1e-3, 1e6))
+def test_the_batch_is_the_ceiling_of_its_formula(arms: int, horizon: int, drift: float) -> None:
+    batch = theory.exp3_batch(arms=arms, horizon=horizon, drift=drift)
+    length = (arms * math.log(arms) * (horizon / drift) ** 2) ** (1 / 3)
+    assert 1 <= batch <= horizon
+    assert batch == horizon or batch >= length * (1 - 1e-12)
+    assert batch == 1 or batch - 1 < length
+
+
+def test_batches_at_the_ends() -> None:
+    assert theory.exp3_batch(arms=3, horizon=40, drift=0.0) == 40
+    assert theory.exp3_batch(arms=1, horizon=40, drift=1.0) == 1
+    assert theory.exp3_batch(arms=3, horizon=40, drift=1e-320) == 40

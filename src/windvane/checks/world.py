@@ -22,15 +22,16 @@ Factory = Callable[..., Any]  # returns a Policy, or an object with the same met
 class World:
     """Arms and rewards that depend on (lane id, round) only, so that lanes can be compared alone and together.
 
-    Arms are as long as the policies of the factory allow.
+    Arms are as long as the policies of the factory allow, or unit vectors if these need them. Then some arms are listed
+    several times in a round.
     """
 
     def __init__(self, factory: Factory, ids: list[int], dim: int = 3, K: int = 5, repeated: bool = False) -> None:
         self.ids, self.dim, self.K, self.repeated = ids, dim, K, repeated
         policy = factory(dim=dim, lanes=1, seed=0)
-        self.L, self.largest = policy.L, 1.0
+        self.L, self.largest, self.needs_one_hot = policy.L, 1.0, False
         if isinstance(policy, Policy):
-            self.largest = min(1.0, policy.accepted_rewards[1])
+            self.largest, self.needs_one_hot = min(1.0, policy.accepted_rewards[1]), policy.needs_one_hot
 
     def arms(self, t: int) -> Array:
         """Return the arms of round t, [lanes, K, dim]."""
@@ -42,9 +43,25 @@ class World:
 
     def _draw_arms(self, lane: int, t: int) -> Array:
         rng = np.random.default_rng([1, lane, t])
-        arms = rng.normal(size=(self.K, self.dim))
-        arms *= self.L * rng.uniform(0.2, 1.0, (self.K, 1)) / np.linalg.norm(arms, axis=1, keepdims=True)
+        if self.needs_one_hot:
+            arms = np.eye(self.dim)[rng.integers(self.dim, size=self.K)]
+        else:
+            arms = rng.normal(size=(self.K, self.dim))
+            arms *= self.L * rng.uniform(0.2, 1.0, (self.K, 1)) / np.linalg.norm(arms, axis=1, keepdims=True)
         return np.asarray(np.repeat(arms[:1], self.K, axis=0) if self.repeated or is_tied(t) else arms)
+
+    def pairs(self, t: int) -> Array:
+        """Return two equally uncertain arms with opposite features, or with different indices, [lanes, 2, dim]."""
+        if self.needs_one_hot:
+            return np.tile(np.eye(self.dim)[:2], (len(self.ids), 1, 1))
+        arms = self.arms(t)[:, :1]
+        return np.concatenate([arms, -arms], axis=1)
+
+    def equal_arms(self) -> Array:
+        """Return four arms in which nothing can be learned about the others: zeros, or the same arm four times."""
+        arms = np.zeros((len(self.ids), 4, self.dim))
+        arms[:, :, 0] = float(self.needs_one_hot)
+        return arms
 
     def hide_arms(self, t: int, share: float) -> tuple[Array, npt.NDArray[np.bool_]]:
         """Return the arms of round t, and a mask with about this share of them on offer."""

@@ -11,8 +11,8 @@ raise :class:`windvane.errors.ArgumentError`.
 # isort: off
 # fmt: off
 from windvane.environments.arms import (
-    ARM_LAWS, ArmLaw, ArmStream, BallArms, ComeAndGo, CubeArms, FixedArms, GaussianArms, OrthogonalArms, SkewedArms,
-    SphereArms,
+    ARM_LAWS, ArmLaw, ArmsDrawnOnce, ArmStream, BallArms, ComeAndGo, CubeArms, FixedArms, GaussianArms, OrthogonalArms,
+    SkewedArms, SphereArms,
 )
 from windvane.environments.drift import (
     DRIFTS, Arc, Drift, FunctionDrift, PiecewiseLinear, RandomSwitches, RandomWalk, Rotation, Sinusoid, Static,
@@ -29,10 +29,10 @@ from windvane.environments.rewards import (
 )
 
 __all__ = [
-    "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "AnyEnvironment", "Arc", "ArmLaw", "ArmStream", "BallArms",
-    "BernoulliRewards", "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift", "Environment",
-    "FixedArms", "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "LabelledStream",
-    "LoggedPath", "NoDelay", "OrthogonalArms", "Outcome", "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches",
-    "RandomWalk", "RewardLaw", "Rotation", "Round", "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches",
-    "Turns", "UniformDelay",
+    "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "AnyEnvironment", "Arc", "ArmLaw", "ArmStream", "ArmsDrawnOnce",
+    "BallArms", "BernoulliRewards", "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift",
+    "Environment", "FixedArms", "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay",
+    "LabelledStream", "LoggedPath", "NoDelay", "OrthogonalArms", "Outcome", "Path", "PiecewiseLinear",
+    "PoissonRewards", "RandomSwitches", "RandomWalk", "RewardLaw", "Rotation", "Round", "Sinusoid", "SkewedArms",
+    "SphereArms", "Static", "Switches", "Turns", "UniformDelay",
 ]

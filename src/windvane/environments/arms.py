@@ -12,6 +12,8 @@ from windvane.environments.fields import LATEST, Frame, Record, Vector, check_ve
 
 Offer = tuple[Array, Mask | None]
 
+DRAWN = ("ball", "sphere", "cube", "gaussian", "skewed")
+"""The laws of :class:`ArmsDrawnOnce`."""
 _MOST_ARMS = 10**5  # per round and lane; more would take seconds to score
 
 
@@ -25,13 +27,15 @@ class ArmStream(Protocol):
 class ArmLaw(Record):
     """Base class of arm laws, with a ``count`` of arms.
 
-    A subclass implements ``_bind``. ``orthogonal`` says whether all arms are multiples of axes.
+    A subclass implements ``_bind``. ``orthogonal`` says whether all arms are multiples of axes, in every dimension.
+    ``is_fixed`` says whether every round has the same arms in the same order.
 
     >>> BallArms(count=3).bind(dim=2, L=1.0, lane_ids=4).at(1)[0].shape
     (4, 3, 2)
     """
 
     orthogonal: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
     count: int
 
     def bind(self, *, dim: int, L: float, lane_ids: int | Sequence[int] | Index, seed: int = 0) -> ArmStream:
@@ -87,11 +91,10 @@ class SkewedArms(_NewArms):
 
 
 class _RepeatedArms(NamedTuple):
-    arms: Array
-    lanes: int
+    arms: Array  # [lanes, K, dim]
 
     def at(self, t: int) -> Offer:
-        return np.tile(self.arms, (self.lanes, 1, 1)), None
+        return self.arms.copy(), None
 
 
 @record("fixed")
@@ -102,6 +105,7 @@ class FixedArms(ArmLaw):
     2
     """
 
+    is_fixed: ClassVar[bool] = True
     arms: tuple[Vector, ...] = setting("The arms, [K, dim], with norms at most L.", check_vectors)
 
     @property
@@ -109,8 +113,13 @@ class FixedArms(ArmLaw):
         """The number of arms."""
         return len(self.arms)
 
+    @property
+    def orthogonal(self) -> bool:  # type: ignore[override]
+        """Whether every arm is a multiple of an axis."""
+        return all(sum(value != 0.0 for value in arm) <= 1 for arm in self.arms)
+
     def _bind(self, frame: Frame) -> ArmStream:
-        return _RepeatedArms(frame.check_points("arms", self.arms, "L"), len(frame.lane_ids))
+        return _RepeatedArms(np.tile(frame.check_points("arms", self.arms, "L"), (len(frame.lane_ids), 1, 1)))
 
 
 @record("come-and-go")
@@ -137,5 +146,24 @@ class ComeAndGo(ArmLaw):
         return PassingArms(frame, self.law, self.count, self.lifetime, self.presence)
 
 
-_ALL: tuple[type[ArmLaw], ...] = (*_NewArms.__subclasses__(), FixedArms, ComeAndGo)
+@record("drawn-once")
+class ArmsDrawnOnce(ArmLaw):
+    """Arms drawn from ``law`` for each lane, and then the same every round.
+
+    >>> stream = ArmsDrawnOnce("gaussian", count=3).bind(dim=2, L=1.0, lane_ids=4)
+    >>> bool((stream.at(1)[0] == stream.at(7)[0]).all())
+    True
+    """
+
+    is_fixed: ClassVar[bool] = True
+    law: str = setting('"ball", "sphere", "cube", "gaussian" or "skewed".', check_choice, DRAWN, default="ball")
+    count: int = setting("Number of arms.", check_whole, 1, _MOST_ARMS, default=10)
+
+    def _bind(self, frame: Frame) -> ArmStream:
+        from windvane.environments.simulation import NewArms
+
+        return _RepeatedArms(NewArms(frame, self.law, self.count).at(1)[0])
+
+
+_ALL: tuple[type[ArmLaw], ...] = (*_NewArms.__subclasses__(), FixedArms, ArmsDrawnOnce, ComeAndGo)
 ARM_LAWS = {law.kind: law for law in _ALL}

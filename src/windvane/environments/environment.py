@@ -70,14 +70,15 @@ class Environment:
         self._stream = arms.bind(dim=dim, L=L, lane_ids=lanes, seed=seed)
         self.lane_ids, self.lanes, self.horizon = self.path.lane_ids, self.path.lanes, self.path.horizon
         self.dim, self.S, self.L, self.seed = self.path.dim, float(S), float(L), int(seed)
-        self.orthogonal, self.intercept = arms.orthogonal, None
+        self.orthogonal, self.has_fixed_arms = arms.orthogonal or self.dim == 1, arms.is_fixed
+        self.intercept = None
         if intercept is not None:
             self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= LARGEST)
             self.dim, self.orthogonal = self.dim + 1, False
             self.S, self.L = math.hypot(S, self.intercept), math.hypot(L, 1.0)
         self.rewards = natural_rewards(self.link, self.S * self.L) if rewards is None else rewards
         self._rewards = self.rewards.bind(self.link, self.S * self.L)
-        self.sigma = self._rewards.sigma
+        self.sigma, self.reward_range = self._rewards.sigma, self.link.reward_range(self._rewards.sigma)
         self._all_valid = np.ones((self.lanes, arms.count), dtype=bool)
         self._draws = LaneDraws(self.link, self.lane_ids, self.seed)
 

@@ -212,7 +212,7 @@ class GymnasiumEnvironment:
     """
 
     has_theta: ClassVar[bool] = False
-    delay, orthogonal = None, False
+    delay, orthogonal, has_fixed_arms = None, False, False
 
     def __init__(
         self, make: Callable[[], gymnasium.Env[Any, Any]], *, horizon: int,

@@ -95,6 +95,7 @@ class LabelledStream:
 
     has_theta: ClassVar[bool] = False
     L, sigma, delay, orthogonal = 1.0, 0.5, None, False
+    has_fixed_arms, reward_range = False, (0.0, 1.0)
 
     def __init__(
         self, features: Any, labels: Any, *, names: Sequence[str] | None = None, rows: int | None = None,

@@ -147,6 +147,14 @@ class AnyEnvironment(Protocol):
         """Whether all arms are multiples of axes."""
 
     @property
+    def has_fixed_arms(self) -> bool:
+        """Whether every round has the same arms in the same order, so that they can be told apart by their places."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The smallest and the largest possible reward."""
+
+    @property
     def delay(self) -> DelayLaw | None:
         """How late rewards arrive; None: at once."""
 

@@ -18,8 +18,16 @@ from windvane.estimation.lanes import LaneRows
 from windvane.kernels.history import age_lanes, observe_lanes
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
-from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
-from windvane.links import Link, get_link
+from windvane.kernels.scoring import (
+    LARGEST_REWARD,
+    LARGEST_WEIGHT,
+    log_det_lanes,
+    norm_lanes,
+    predict_lanes,
+    span_lanes,
+    width_lanes,
+)
+from windvane.links import Identity, Link, get_link
 
 TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
 # Shares of ``tolerance``. Dropped observations change g by at most tolerance ridge. What a larger curvature leaves of
@@ -122,16 +130,26 @@ class Estimator(LaneRows, ABC):
         """The age in rounds beyond which an observation can be dropped, for each lane."""
         return np.asarray(np.minimum(self.record["memory"], self.record["window"]))
 
-    def predict(self, arms: Array, theta: Array) -> Array:
-        """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
+    def predict(self, arms: Array, theta: Array, *, is_linear: bool = False) -> Array:
+        """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K].
+
+        ``is_linear``: return <x, theta> itself.
+        """
         n, K, d = arms.shape
         if d != self.dim:
             raise shape_error("arms", arms, (n, K, self.dim))
         if theta.shape != (n, d):
             raise shape_error("theta", theta, (n, d))
         means = np.empty((n, K))
-        self.kernels.predict_lanes(self.link.code, arms, theta, means)
+        if is_linear:
+            predict_lanes(Identity.code, arms, theta, means)
+        else:
+            self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
+
+    def predict_linearly(self, arms: Array, theta: Array) -> Array:
+        """Return <x, theta> in the same form."""
+        return self.predict(arms, theta, is_linear=True)
 
     def measure_width(self, arms: Array, multiplier: Array, *, is_sandwich: bool) -> Array:
         """Return multiplier ||x|| in the metric V^-1, or V^-1 V_tilde V^-1 if ``is_sandwich``, [lanes, K]."""
@@ -144,6 +162,20 @@ class Estimator(LaneRows, ABC):
         with self.lock:  # other threads may use the workspace
             width_lanes(is_sandwich, arms, multiplier, self.dense, self.work, widths)
         return widths
+
+    def measure_norm(self, arms: Array, factor: Array, matrices: Array) -> Array:
+        """Return factor ||x|| in the metric of the inverse of ``matrices[lanes, dim, dim]``, [lanes, K]."""
+        norms = np.empty(arms.shape[:2])
+        with self.lock:
+            norm_lanes(arms, factor, matrices, self.work, norms)
+        return norms
+
+    def is_spanned(self, least: float) -> Mask:
+        """Return whether all eigenvalues of V are at least ``least``, for each lane."""
+        out = np.empty(self.lanes, dtype=bool)
+        with self.lock:
+            span_lanes(self.dense, least, self.work, out)
+        return out
 
     def log_det_ratio(self) -> Array:
         """Return log det(V / lam) of each lane."""

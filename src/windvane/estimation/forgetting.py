@@ -59,7 +59,7 @@ class Discount(Forgetting):
     @documented
     def tuned(cls, *, horizon: int, drift: ArrayLike, dim: int, arm_geometry: str = "orthogonal") -> Discount:
         """Return the rule with the discount that theory recommends (:func:`windvane.theory.discount`)."""
-        rule = partial(discount, horizon=horizon, dim=dim, kind=arm_geometry)
+        rule = partial(discount, horizon=horizon, dim=dim, arm_geometry=arm_geometry)
         return cls(tune_per_lane(lambda B: rule(drift=B), "drift", drift))
 
     def gammas(self, lanes: int) -> Array:
@@ -98,7 +98,7 @@ class Window(Forgetting):
         drift
             Total drift B_T: one number, or one per lane. None, for an unknown drift, counts as 1.
         """
-        rule = partial(window_length, horizon=horizon, dim=dim, kind=arm_geometry)
+        rule = partial(window_length, horizon=horizon, dim=dim, arm_geometry=arm_geometry)
         return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", 1.0 if drift is None else drift))
 
     def windows(self, lanes: int) -> Array:

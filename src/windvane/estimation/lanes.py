@@ -32,8 +32,8 @@ from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
 
 START_AT_ZERO = (
-    "now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed", "bent", "anchored",
-    "edge", "base", "reach", "pause", "rest",
+    "now", "origin", "dropped", "regret", "misfit", "start", "end", "removals", "status", "passes", "error", "strayed",
+    "bent", "anchored", "edge", "base", "reach", "pause", "rest",
 )  # fmt: skip
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I

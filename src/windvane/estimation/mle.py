@@ -227,13 +227,14 @@ class MaximumLikelihoodEstimator(Estimator):
     def check_fields(self, fields: State, path: str) -> None:
         """Also raise ``ArgumentError`` if a theta_hat that is marked as solved is not the root for its history."""
         super().check_fields(fields, path)
+        ridges = fields.get("ridge", self.record["ridge"])
         for lane in np.flatnonzero(fields["status"] == FRESH):
             theta, b = fields["dense"][lane, THETA_HAT], fields["dense"][lane, B]
             rows = fields["history"][lane, :, : fields["count"][lane]]
             X, w = rows[: self.dim], rows[self.dim] * fields["scale"][lane]
             z = theta @ X
-            g = X @ (w * self.link.mean(z)) + self.ridge * theta
-            H = (X * (w * self.link.slope(z))) @ X.T + self.ridge * np.eye(self.dim)
+            g = X @ (w * self.link.mean(z)) + ridges[lane] * theta
+            H = (X * (w * self.link.slope(z))) @ X.T + ridges[lane] * np.eye(self.dim)
             distance = np.linalg.norm(np.linalg.solve(H, g - b))
             if not distance <= ROOT_CHECK * (1.0 + np.linalg.norm(theta)) + fields["error"][lane]:
                 raise refuse(path, "dense", theta, f"the root for its history, in lane {lane}")

@@ -24,6 +24,7 @@ from windvane.kernels import (
     lanes,
     monomials,
     one_pass,
+    online,
     projection,
     root,
     scoring,
@@ -33,7 +34,8 @@ from windvane.kernels.jit import callable_kernel
 
 Array = npt.NDArray[np.float64]
 MODULES = (
-    lanes, elementary, monomials, sums, history, expansion, anchors, root, projection, scoring, one_pass, filters,
+    lanes, elementary, monomials, sums, history, expansion, anchors, root, projection, scoring, one_pass, online,
+    filters,
 )  # fmt: skip
 STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
@@ -58,6 +60,7 @@ class LinkKernels:
     project_lanes: Callable[..., None] = projection.project_lanes
     predict_lanes: Callable[..., None] = scoring.predict_lanes
     linearise_lanes: Callable[..., None] = one_pass.linearise_lanes
+    newton_lanes: Callable[..., None] = online.newton_lanes
     assess_lanes: Callable[..., None] = filters.assess_lanes
     learn_lanes: Callable[..., None] = filters.learn_lanes
 

@@ -30,6 +30,9 @@ _LARGEST = 708.0  # exp stays a normal number on [-708, 708]
 _INV_SQRT2 = math.sqrt(0.5)
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = [1.0 / math.factorial(n) for n in range(3, 14)]
+_T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12, _T13, _T14, _T15 = [
+    1 / (2 * k + 1) for k in range(1, 16)
+]
 
 
 @_intrinsic
@@ -126,6 +129,36 @@ def bend_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, be
     else:
         for i in range(n):
             bend[i] = 0.0
+
+
+@compiled_inner
+def _minus_log(y: float) -> float:
+    """Return -log(y) for y in [1/2, 1], within a few units of 1e-16; inlined, it vectorises.
+
+    It is 2 atanh(q) with q = (1 - y) / (1 + y) <= 1/3: a series in q^2 of 16 terms, whose remainder is below 1e-17.
+    """
+    q = (1.0 - y) / (1.0 + y)
+    r = q * q
+    r2 = r * r
+    r4 = r2 * r2
+    r8 = r4 * r4
+    low = (1.0 + r * _T1) + r2 * (_T2 + r * _T3) + r4 * ((_T4 + r * _T5) + r2 * (_T6 + r * _T7))
+    high = (_T8 + r * _T9) + r2 * (_T10 + r * _T11) + r4 * ((_T12 + r * _T13) + r2 * (_T14 + r * _T15))
+    return 2.0 * q * (low + r8 * high)
+
+
+@compiled_inner
+def primitive_array(link: int, z: np.ndarray, mean: np.ndarray, out: np.ndarray, n: int) -> None:
+    """Write the primitive of mu at z[:n] into out[:n], given mu(z[:n]): log(1 + e^z), e^z, or z^2/2 (identity)."""
+    if link == LOGISTIC:
+        for i in range(n):
+            out[i] = (z[i] if z[i] >= 0.0 else 0.0) + _minus_log(mean[i] if z[i] >= 0.0 else 1.0 - mean[i])
+    elif link == POISSON:
+        for i in range(n):
+            out[i] = mean[i]
+    else:
+        for i in range(n):
+            out[i] = 0.5 * z[i] * z[i]
 
 
 @compiled_inner

@@ -49,7 +49,7 @@ from windvane.kernels.jit import compiled, compiled_inner, compiled_sums, compil
 from windvane.kernels.lanes import LEVELS
 from windvane.kernels.linalg import mirror, norm
 from windvane.kernels.monomials import list_derivatives, list_monomials
-from windvane.kernels.sums import SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, slope_apply
+from windvane.kernels.sums import SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, primitive_sum, slope_apply
 
 SLACK = 1.2  # the Hessian between theta and the root is at least its lower bound at theta divided by this
 LARGEST_BEND = 0.01  # largest accepted error of H relative to lambda_min(H)
@@ -277,6 +277,37 @@ def apply_at(
             _clear(matrix)
             _add_derivative(SLOPE_GRAM, lane, expansion[number], u, matrix)
             _add_product(matrix, u, out)
+
+
+@compiled_inner
+def primitive_at(
+    lane: np.void, rows: np.ndarray, expansion: np.ndarray, d: int, buffers: np.ndarray, matrix: np.ndarray
+) -> float:
+    """Return sum w B(<x, theta>), with B' = mu, at the theta of the last :func:`mean_at`. ``matrix`` is scratch space.
+
+    For expanded entries it is the difference to the value at their center, sum_k S_k[delta^k] / k. So only values for
+    the same levels can be compared.
+    """
+    total = primitive_sum(lane, rows, d, buffers)
+    for number in range(LEVELS - lane["expanded"], LEVELS):
+        if lane["anchored"][number] == 1:
+            level, columns = expansion[number], lane["columns"]
+            place = delta_of(level, lane, d)
+            delta, lists = place[:d], place[2 * d :]
+            values = lists[columns + lane["moments"] : 2 * columns + lane["moments"]]
+            at, n = 0, 1
+            for degree in range(lane["order"]):
+                for j in range(at, at + n):
+                    values[j] = lists[j] / (degree + 2)
+                at += n
+                n = n * (d + degree) // (degree + 1)
+            _clear(matrix)
+            _contract(lane, level, values, matrix)
+            for i in range(d):
+                total += lane["scale"] * lane["owed"] * level[d + i] * delta[i]  # S_1
+                for j in range(d):
+                    total += delta[i] * (matrix[i, j] if j <= i else matrix[j, i]) * delta[j]
+    return total
 
 
 @compiled_inner

@@ -51,6 +51,9 @@ RECORD = np.dtype(
         ("origin", np.float64),  # reference time of the stored weights
         ("scale", np.float64),  # gamma^(now - origin)
         ("dropped", np.float64),  # current weight of the dropped observations
+        # what the radius of an online estimate adds up (see :mod:`windvane.kernels.online`)
+        ("regret", np.float64),  # of the online learner
+        ("misfit", np.float64),  # of the ridge regression on its predictions
         # history
         ("start", np.int64),
         ("end", np.int64),
@@ -77,6 +80,8 @@ RECORD = np.dtype(
         ("expanded", np.int64),  # number of levels, the oldest, that represented the others
         ("slack", np.float64),  # bound on their effect on a root, the largest since this field was set to 0
         ("bend", np.float64),  # ``bent`` for H at this point
+        ("levels", np.int64),  # number of levels that all evaluations of a loss must use; -1: the next one decides
+        ("mixed", np.int64),  # 1 if one of them could not
         ("stale", np.int64, (LEVELS,)),  # 1 if the tensors have changed since they were laid out
     ],
     align=True,
@@ -86,6 +91,7 @@ RECORD = np.dtype(
 FRESH, MOVED, LOST = 0, 1, 2
 
 THETA_HAT, B, PULL = 0, 1, 2  # rows of ``dense``; pull = g(theta_hat) - b, updated between solves
+ITERATE = PULL  # the same row of an online estimator: the parameter of the online learner
 VECTORS = 3
 
 # Rows of ``buffers[BUFFERS, capacity]``: z, mu(z), mu'(z) of every entry, then scratch space for one block.

@@ -28,6 +28,7 @@ PRESENCE = 5  # which arms are on offer
 SAMPLES = 6  # what a randomised policy adds to its estimate
 MASTER = 7  # which of its policies a master uses
 PLAY = 8  # when an agent plays at random, and which arm
+OWN = 255  # what a policy of the user's own draws; far from the others, which count up from 0
 _BLOCK_SHIFT = np.uint64(8)  # the last word of a counter holds the purpose in its low 8 bits, the block in the other 24
 LARGEST_BLOCK = 2**24 - 1
 

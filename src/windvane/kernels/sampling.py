@@ -10,7 +10,7 @@ import numpy as np
 from windvane.kernels.drawing import normal_vector, round_point
 from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot, factorise, solve_cholesky
-from windvane.kernels.random import SAMPLES
+from windvane.kernels.random import OWN, SAMPLES, uniform_pair
 
 
 @compiled
@@ -27,6 +27,17 @@ def draw_points(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, 
     """Write to each out[lane] a point uniform in the ball (``law`` BALL) or on the sphere (SPHERE)."""
     for lane in range(out.shape[0]):
         round_point(law, radius, seed, lane_ids[lane], decision, SAMPLES, 0, out[lane])
+
+
+@compiled
+def draw_own_uniforms(seed: np.uint64, lane_ids: np.ndarray, decision: int, first_block: int, out: np.ndarray) -> None:
+    """Write the uniforms of a decision that a policy of the user's own draws to the row of each out[lane]."""
+    for lane in range(out.shape[0]):
+        for i in range(0, out.shape[1], 2):
+            first, second = uniform_pair(seed, lane_ids[lane], decision, OWN, first_block + i // 2)
+            out[lane, i] = first
+            if i + 1 < out.shape[1]:
+                out[lane, i + 1] = second
 
 
 @compiled

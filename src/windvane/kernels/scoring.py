@@ -9,7 +9,7 @@ import numpy as np
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import V_of, V_tilde_of
-from windvane.kernels.linalg import dot, factorise, gram_of_columns, invert_lower
+from windvane.kernels.linalg import cholesky, dot, factorise, gram_of_columns, invert_lower
 from windvane.kernels.random import TIES, uniform
 
 LARGEST_REWARD = 1e100  # if rewards are unbounded: sums of larger rewards could overflow
@@ -25,6 +25,15 @@ def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarra
     for lane in range(arms.shape[0]):
         for k in range(arms.shape[1]):
             out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
+
+
+@compiled_inner
+def _square(root: np.ndarray, x: np.ndarray) -> float:
+    """Return ||root x||^2 for a lower triangular matrix."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += dot(root[i, : i + 1], x[: i + 1]) ** 2
+    return total
 
 
 @compiled
@@ -51,9 +60,26 @@ def width_lanes(
                 for i in range(d):
                     square += y[i] * dot(V_tilde[i], y)
             else:
-                for i in range(d):
-                    square += dot(root[i, : i + 1], x[: i + 1]) ** 2
+                square = _square(root, x)
             out[lane, k] = factor[lane] * math.sqrt(max(square, 0.0))
+
+
+@compiled
+def norm_lanes(arms: np.ndarray, factor: np.ndarray, matrices: np.ndarray, work: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane, k] = factor ||arm_k|| in the inverse of the lane's matrix."""
+    lower, root = work[0], work[1]
+    for lane in range(arms.shape[0]):
+        factorise(matrices[lane], lower)
+        invert_lower(lower, root)
+        for k in range(arms.shape[1]):
+            out[lane, k] = factor[lane] * math.sqrt(_square(root, arms[lane, k]))
+
+
+@compiled
+def span_lanes(dense: np.ndarray, least: float, work: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane] to whether all eigenvalues of V are at least ``least``, up to rounding."""
+    for lane in range(dense.shape[0]):
+        out[lane] = cholesky(V_of(dense[lane]), -least * (1.0 - TIE), work[0])
 
 
 @compiled_inner
@@ -172,3 +198,26 @@ def check_feedback(
             return BAD_WEIGHT, lane
         age[lane] = latest - round[lane]
     return NO_PROBLEM, 0
+
+
+@compiled
+def find_unit_vectors(vectors: np.ndarray, valid: np.ndarray, out: np.ndarray) -> tuple[int, int]:
+    """Set out[lane, k] to the i for which vectors[lane, k] is the unit vector e_i, or to -1 where it is not valid.
+
+    Return (lane, k) of the first valid vector that is not a unit vector, or (-1, -1).
+    """
+    for lane in range(vectors.shape[0]):
+        for k in range(vectors.shape[1]):
+            out[lane, k] = -1
+            if not valid[lane, k]:
+                continue
+            is_unit = True
+            for i in range(vectors.shape[2]):
+                entry = vectors[lane, k, i]
+                if entry == 1.0 and out[lane, k] < 0:
+                    out[lane, k] = i
+                elif entry != 0.0:  # also true of NaN
+                    is_unit = False
+            if not is_unit or out[lane, k] < 0:
+                return lane, k
+    return -1, -1

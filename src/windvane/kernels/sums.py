@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.elementary import bend_array, mean_slope_array
+from windvane.kernels.elementary import bend_array, mean_slope_array, primitive_array
 from windvane.kernels.jit import compiled_inner, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
-from windvane.kernels.linalg import mirror
+from windvane.kernels.linalg import dot, mirror
 
 BLOCK = 512  # entries processed at a time, so that a block of every feature row stays in the L1 and L2 caches
 SLOPE_GRAM, BEND_GRAM, THIRD_GRAM = 1, 2, 3  # orders of derivatives
@@ -22,7 +22,7 @@ DIFFERENCE = 1e-4  # step of the second difference of mu'; its error, of order 1
 
 
 @compiled_sums
-def _project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.ndarray) -> None:
+def project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.ndarray) -> None:
     """Set z[i] = <X[:, i], theta>, four features per sweep."""
     d = X.shape[0]
     r0, t0 = X[0, first : first + n], theta[0]
@@ -51,7 +51,7 @@ def _project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.n
 
 
 @compiled_sums
-def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np.ndarray) -> None:
+def weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np.ndarray) -> None:
     """Add sum_i factor[i] X[j, i] to out[j], two features per sweep."""
     d = X.shape[0]
     for j in range(0, d - 1, 2):
@@ -144,7 +144,7 @@ def eight_sums(
 
 
 @compiled_sums
-def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
+def weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
     """Add sum_i factor[i] X[:, i] X[:, i]' to the lower triangle of ``out``, in tiles of two rows and four columns.
 
     Eight sums at a time keep the multiply-add units busy. Measured from d = 3 to d = 100, this is no slower than BLAS,
@@ -189,7 +189,7 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
         ra = X[d - 1, first : first + n]
         for i in range(n):
             sa[i] = factor[i] * ra[i]
-        _weighted_sum(X, first, n, sa, out[d - 1])
+        weighted_sum(X, first, n, sa, out[d - 1])
 
 
 @compiled_inner
@@ -209,7 +209,7 @@ def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.nd
         z = buffers[Z, at : at + n]
         mean = buffers[MEAN, at : at + n]
         weight = rows[d, first : first + n]
-        _project_block(X, theta, first, n, z)
+        project_block(X, theta, first, n, z)
         mean_slope_array(lane["link"], z, mean, buffers[SLOPE, at : at + n], n)
         if d == 2:
             _plane_sum(X, first, n, weight, mean, g)
@@ -217,10 +217,23 @@ def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.nd
             factor = buffers[FACTOR, :n]
             for i in range(n):
                 factor[i] = weight[i] * mean[i]
-            _weighted_sum(X, first, n, factor, g)
+            weighted_sum(X, first, n, factor, g)
     scale, ridge = lane["scale"], lane["ridge"]
     for j in range(d):
         g[j] = g[j] * scale + ridge * theta[j]
+
+
+@compiled_inner
+def primitive_sum(lane: np.void, rows: np.ndarray, d: int, buffers: np.ndarray) -> float:
+    """Return sum w B(<x, theta>) with B' = mu, at the theta of the last :func:`mean_sums` and over its entries."""
+    start, end, total = lane["first"], lane["end"], 0.0
+    for first in range(start, end, BLOCK):
+        n = min(BLOCK, end - first)
+        at = first - start
+        primitive = buffers[FACTOR, :n]
+        primitive_array(lane["link"], buffers[Z, at : at + n], buffers[MEAN, at : at + n], primitive, n)
+        total += dot(rows[d, first : first + n], primitive)
+    return total * lane["scale"]
 
 
 @compiled_inner
@@ -263,7 +276,7 @@ def gram(order: int, lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np
                 bend_array(lane["link"], z, mean, slope, derivative, n)
             else:
                 _third_array(lane["link"], z, slope, buffers, derivative)
-            _project_block(X, u, first, n, along)
+            project_block(X, u, first, n, along)
             for _ in range(order - 1):
                 for i in range(n):
                     derivative[i] *= along[i]
@@ -272,7 +285,7 @@ def gram(order: int, lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np
         else:
             for i in range(n):
                 factor[i] = weight[i] * derivative[i]
-            _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], out)
+            weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], out)
     for j in range(d):
         for k in range(j + 1):
             out[j, k] *= lane["scale"]
@@ -294,10 +307,10 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
         slope = buffers[SLOPE, first - start : first - start + n]
         weight = rows[d, first : first + n]
         factor = buffers[FACTOR, :n]
-        _project_block(X, u, first, n, factor)
+        project_block(X, u, first, n, factor)
         for i in range(n):
             factor[i] *= weight[i] * slope[i]
-        _weighted_sum(X, first, n, factor, out)
+        weighted_sum(X, first, n, factor, out)
     scale, ridge = lane["scale"], lane["ridge"]
     for j in range(d):
         out[j] = out[j] * scale + ridge * u[j]

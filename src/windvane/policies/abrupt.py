@@ -74,14 +74,14 @@ class DGLUCB(AbruptGLMPolicy, DiscountSettings):
     """D-GLUCB (Russac et al. 2020). Pass ``gamma``, or ``horizon`` and ``switches`` for the recommended discount."""
 
     name = "D-GLUCB"
-    card = Card("generalized linear", "discount", "T, Gamma_T", ORDER, "Russac et al. 2020", "O((K + memory) d^2)")
+    card = Card("generalized linear", "discount", "T, Gamma_T", ORDER, "russac2020", "O((K + memory) d^2)")
 
 
 class SWGLUCB(AbruptGLMPolicy, WindowSettings):
     """SW-GLUCB (Russac et al. 2020). Pass ``window``, or ``horizon`` and ``switches`` for the recommended window."""
 
     name = "SW-GLUCB"
-    card = Card("generalized linear", "window", "T, Gamma_T", ORDER, "Russac et al. 2020", "O((K + window) d^2)")
+    card = Card("generalized linear", "window", "T, Gamma_T", ORDER, "russac2020", "O((K + window) d^2)")
 
 
 class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
@@ -127,7 +127,7 @@ class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
 
     example = "dim=2, gamma=0.99, horizon=1000"
     name = "SC-D-GLUCB"
-    card = DGLUCB.card._replace(guarantee=f"{ORDER}, self-concordant", reference="Russac et al. 2021")
+    card = DGLUCB.card._replace(guarantee=f"{ORDER}, self-concordant", reference="russac2021")
 
 
 class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
@@ -135,4 +135,4 @@ class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
 
     example = "dim=2, window=100, horizon=1000"
     name = "SC-SW-GLUCB"
-    card = SWGLUCB.card._replace(guarantee=f"{ORDER}, self-concordant", reference="Russac et al. 2021")
+    card = SWGLUCB.card._replace(guarantee=f"{ORDER}, self-concordant", reference="russac2021")

@@ -46,7 +46,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,6 @@ from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.estimation.filters import FilterBank
 from windvane.kernels.filters import ACTING_SHARE
-from windvane.kernels.scoring import choice_probabilities
 from windvane.links import CustomLink, Link
 from windvane.policies.base import Card, Policy
 from windvane.policies.info import PolicyInfo
@@ -146,6 +145,8 @@ class AdaptiveGLMUCB(Policy):
     prior_dim: float | None = None
     bank: FilterBank = field(init=False)
 
+    takes_prior: ClassVar[bool] = True
+    is_one_pass: ClassVar[bool] = True
     name = "AdaptiveGLMUCB"
     card = Card("generalized linear", "adaptive", "nothing", "none", "windvane", "O(G d^2 + K d^2), G = 7 or 21")
 
@@ -200,9 +201,7 @@ class AdaptiveGLMUCB(Policy):
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
         arms, valid = self.check_arms(arms, valid)
-        out = np.empty(arms.shape[:2])
-        choice_probabilities(self.bank.assess(arms, self.factors).upper, valid, out)
-        return out
+        return self.share_best(self.bank.assess(arms, self.factors).upper, valid)
 
     def learn(self, feedback: Feedback) -> None:
         mask = self.mask_restarted(feedback)
@@ -226,7 +225,7 @@ class AdaptiveGLMUCB(Policy):
         """Return the diagnostics, with the estimates if ``estimates`` is true."""
         bank, lanes = self.bank, np.arange(self.lane_count)
         acting, shape = bank.find_quantile(ACTING_SHARE), (len(bank.memories), len(bank.scales))
-        known: dict[str, Any] = {"gamma": 1.0 - 1.0 / bank.memories[acting // shape[1]]}
+        known: dict[str, Any] = {}  # without a discount: a filter forgets in the directions that are not played
         if estimates:
             theta, P = bank.theta[lanes, acting].copy(), bank.covariance(acting)
             metric = np.linalg.inv(P * bank.dispersion(acting)[:, None, None])

@@ -30,8 +30,11 @@ import numpy.typing as npt
 from windvane import arguments
 from windvane.arguments import Array, Index, Mask, check_mask, check_positive, check_whole
 from windvane.arms import ArmSet, Function, best_arm
+from windvane.documentation import add_references
 from windvane.errors import ArgumentError
+from windvane.estimation import Forgetting, Never
 from windvane.kernels.random import TIES, uniform
+from windvane.kernels.sampling import draw_own_uniforms
 from windvane.kernels.scoring import choice_probabilities, choose_lanes
 from windvane.links import Identity, Link
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -42,16 +45,18 @@ from windvane.state import State, Stateful, check, digest, refuse, save, swap
 FORMAT = 4  # version of the state format
 LATEST = 2.0**52  # last round; t + 1 is exact up to here
 LARGEST_SEED = 2**64 - 1
+LARGEST_PURPOSE = 255  # of random numbers that a policy of the user's own draws
+MOST_DRAWS = 2**16  # for one purpose of one decision
 
 
 class Card(NamedTuple):
     """A short description of a policy: its row in the table of ``windvane policies``."""
 
-    rewards: str  #: "linear", "generalized linear" or "any"
+    rewards: str  #: "linear", "generalized linear", "a mean per arm" or "any"
     forgetting: str  #: "none", "discount", "window", "restarts", "detection" or "adaptive"
     needs: str  #: what the user must know about the world besides S, L, sigma and the link, such as "T, B_T"
     guarantee: str  #: the proven order of the regret and the arm sets it holds for, or "none"
-    reference: str
+    reference: str  #: keys of :mod:`windvane.bibliography`, such as "faury2021"; "windvane" for our own, "-" for none
     cost: str  #: per round and lane
 
 
@@ -59,8 +64,8 @@ class Policy(InputChecks, Configured, Stateful):
     """The base class of all policies: clock, randomness, checks of input, and state.
 
     A subclass declares its settings as annotated fields, builds its parts in ``__post_init__`` and implements
-    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class. A docstring
-    without an example gets one if the subclass has a ``card``.
+    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class. In windvane, a
+    class with a ``card`` gets its references in its docstring, and an example if it has none.
 
     >>> import windvane
     >>> policy = windvane.BVDGLMUCB(dim=2, gamma=0.99)
@@ -79,21 +84,37 @@ class Policy(InputChecks, Configured, Stateful):
     name: ClassVar[str]
     card: ClassVar[Card]
     example: ClassVar[str] = "dim=2"  # arguments of the constructor in the generated example
+    takes_prior: ClassVar[bool] = False  # whether an agent can make the policy begin at a guess of theta*
+    links: ClassVar[tuple[type[Link], ...]] = (Link,)  # the links that the algorithm is for, if it has a ``link``
     needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
+    needs_one_hot: ClassVar[bool] = False  # whether arms are indices: arm k must be the k-th unit vector
+    needs_bounded_rewards: ClassVar[bool] = False  # whether rewards must be in [0, 2 sigma] where no link bounds them
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
     invariant: ClassVar[tuple[str, ...]] = stored
     overrides_update: ClassVar[bool] = False  # whether the class has an ``update`` of its own
+    is_randomised: ClassVar[bool] = False
+    """Whether every decision draws random numbers for more than ties, as Thompson sampling does."""
+    uses_rewards: ClassVar[bool] = True
+    """Whether rewards matter. False for uniform play, and for an oracle."""
+    is_one_pass: ClassVar[bool] = False
+    """Whether each reward is used once, when it arrives, so that the order of rewards matters."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         cls.overrides_update = cls.update is not Policy.update
         is_ours = cls.__module__.startswith("windvane.")  # an example must be true, and is run by the tests
-        if is_ours and "card" in vars(cls) and cls.__doc__ and ">>> " not in cls.__doc__:
-            call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{call}\n"
+        if is_ours and "card" in vars(cls) and cls.__doc__:
+            if ">>> " not in cls.__doc__:
+                call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
+                cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{call}\n"
+            cls.__doc__ = add_references(cls.__doc__, cls.card.reference)
         super().__init_subclass__(**keywords)
 
     def __post_init__(self) -> None:
         self.prepare_settings()
+        link = getattr(self, "link", None)
+        if isinstance(link, Link) and not isinstance(link, self.links):
+            names = " or ".join(kind.name for kind in self.links)
+            raise ArgumentError("link", link, f"{names}, which {self.name} is for")
         self.dim, self.L = check_whole("dim", self.dim, 1), check_positive("L", self.L)
         self.seed = check_whole("seed", self.seed, 0, LARGEST_SEED)
         self.lane_ids: Index = arguments.check_lanes(self.lanes)
@@ -123,7 +144,9 @@ class Policy(InputChecks, Configured, Stateful):
 
     @property
     def accepted_rewards(self) -> tuple[float, float]:
-        """The smallest and the largest reward that can be learned, which are infinite if the link bounds no rewards."""
+        """The smallest and the largest reward that can be learned, which are infinite if nothing bounds rewards."""
+        if self.needs_bounded_rewards:
+            return 0.0, 2.0 * self.noise_scale
         return self.reward_link.reward_range(self.noise_scale)
 
     @property
@@ -142,17 +165,23 @@ class Policy(InputChecks, Configured, Stateful):
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
         """Return the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
 
-        The result is exact for policies that are random only among ties, which have equal probabilities. Randomised
-        policies estimate it and document how. For BOB it is the probability given the seeded draw of the block.
+        The result is exact for policies that are random only among ties, which have equal probabilities. A policy with
+        ``is_randomised`` overrides this method: with the probability before its numbers are drawn, exact or as an
+        estimate that it documents. For BOB it is the probability given the seeded draw of the block.
         """
+        if self.is_randomised:  # the scores of one decision depend on what it drew
+            raise NotImplementedError(f"{self.name} is randomised: its class must override probabilities()")
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
         decision = twin.info(estimates=False).decision
         if decision is None or decision.scores is None:
             raise NotImplementedError(f"{self.name} does not record the scores of arms")
-        out = np.empty(decision.scores.shape)
-        choice_probabilities(decision.scores, self.check_arms(arms, valid)[1], out)
-        return out
+        order = decision.scores if decision.order is None else decision.order
+        return self.share_best(order, self.check_arms(arms, valid)[1])
+
+    def choose_forgetting(self) -> Forgetting:
+        """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""
+        return Never()
 
     def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
         """Return the settings that differ in a policy of other dimension that continues this one.
@@ -263,6 +292,53 @@ class Policy(InputChecks, Configured, Stateful):
         choose_lanes(scores, valid, self.key, self.lane_ids, self.decisions, index)
         self.end_round()
         return index
+
+    def play_highest(self, upper: Array, valid: Mask, means: Array | None = None) -> Index:
+        """Choose the valid arm with the largest ``upper``, bounds on <x, theta*>, and end the round.
+
+        The recorded scores are mu(upper), which may round to 1 for several arms. ``means`` is as in ``play``.
+        """
+        index = self.play(upper, valid)
+        assert self.decision is not None  # play has recorded it
+        self.decision.scores, self.decision.means = self.reward_link.mean(upper), means
+        self.decision.order = upper
+        return index
+
+    def share_best(self, scores: Array, valid: Mask) -> Array:
+        """Return the probability that ``play`` chooses each arm for these scores, [lanes, K]: ties have equal ones."""
+        out = np.empty(scores.shape)
+        choice_probabilities(scores, valid, out)
+        return out
+
+    def draw_uniforms(self, purpose: int = 0, count: int | None = None) -> Array:
+        """Return random numbers of the next decision, uniform in [0, 1), for a randomised policy of one's own.
+
+        They depend on the seed, the lane id, the number of the decision and the purpose only. So a lane draws the same
+        alone and among others, and the same again until the decision is made, also in ``probabilities``. They are
+        independent of the numbers that windvane draws itself, such as those for ties, rewards and arms.
+
+        Parameters
+        ----------
+        purpose
+            A whole number up to 255. Numbers of one decision for different uses have different purposes.
+        count
+            How many numbers each lane gets, at most 65,536. Default: one, without an axis of its own.
+
+        Returns
+        -------
+        array
+            [lanes], or [lanes, count].
+
+        Examples
+        --------
+        >>> import windvane
+        >>> windvane.UniformRandom(dim=2, lanes=3).draw_uniforms().round(2)
+        array([0.27, 0.65, 0.62])
+        """
+        purpose = check_whole("purpose", purpose, 0, LARGEST_PURPOSE)
+        out = np.empty((self.lane_count, 1 if count is None else check_whole("count", count, 1, MOST_DRAWS)))
+        draw_own_uniforms(self.key, self.lane_ids, self.decisions, purpose * MOST_DRAWS, out)
+        return out[:, 0] if count is None else out
 
     def play_from(self, arm_set: ArmSet, theta: Array, metrics: Array, factors: Array, mean: Function) -> Array:
         """Play the arms of an infinite set that maximise mean(<x, theta>) + factor sqrt(x' M x), and end the round.

@@ -74,7 +74,7 @@ class BOB(BlockPolicy):
     windows: npt.ArrayLike | None = None
     reward_range: float | None = field(default=None, init=False)  # the gain has a range of its own
     name, grid_name, worker_type = "BOB", "windows", SWLinUCB
-    card = Card("linear", "adaptive", "T", ORDER, "Cheung et al. 2019", "O((K + d) d^2)")
+    card = Card("linear", "adaptive", "T", ORDER, "cheung2019", "O((K + d) d^2)")
 
     def choose_block(self) -> int:
         return window_grid(self.horizon, self.dim)[0]
@@ -96,7 +96,7 @@ class BOBBVDGLMUCB(BlockPolicy):
     confidence: str = "pointwise"
     tolerance: float = 1e-6
     name, grid_name, worker_type = "BOB-BVD-GLM-UCB", "discounts", BVDGLMUCB
-    card = Card("generalized linear", "adaptive", "T", f"R_mu {ORDER}", "Faury et al. 2021", COST)
+    card = Card("generalized linear", "adaptive", "T", f"R_mu {ORDER}", "faury2021", COST)
 
     def choose_block(self) -> int:
         return block_length(self.horizon, self.dim)

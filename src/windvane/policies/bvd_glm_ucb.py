@@ -62,7 +62,7 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
 
     confidence: str = "pointwise"
     name = "BVD-GLM-UCB"
-    card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "Faury et al. 2021", "O((K + memory) d^2)")
+    card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "faury2021", "O((K + memory) d^2)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, valid = self.check_arms(arms, valid)

@@ -9,14 +9,15 @@ import numpy.typing as npt
 
 from windvane.arguments import check_choice, check_whole
 from windvane.errors import ArgumentError
-from windvane.estimation import Discount, Forgetting, Never, Window
+from windvane.estimation import Discount, Forgetting, Never, Restart, Window
 from windvane.estimation.forgetting import tune_per_lane
+from windvane.policies.base import Policy
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.theory import KINDS, discount, window_length
+from windvane.theory import ARM_GEOMETRIES, discount, window_length
 
 
-class ForgettingPolicy(EstimatingPolicy):
-    """A policy that forgets. Its subclasses have a setting ``drift`` or ``switches``, the amount of change.
+class ForgettingSettings(Policy):
+    """The settings of a policy that forgets. A subclass has ``drift`` or ``switches``, the amount of change.
 
     Parameters
     ----------
@@ -33,8 +34,8 @@ class ForgettingPolicy(EstimatingPolicy):
 
     def recommend(self, horizon: int, amount: float) -> float:
         """Return the value that theory recommends for ``horizon`` rounds with this amount of change."""
-        kind = getattr(self, "arm_geometry", "orthogonal")  # only some policies have this setting
-        return self.formula(horizon=horizon, drift=amount, dim=self.dim, kind=kind)
+        geometry = getattr(self, "arm_geometry", "orthogonal")  # only some policies have this setting
+        return self.formula(horizon=horizon, drift=amount, dim=self.dim, arm_geometry=geometry)
 
     def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
         """Return as well the rule as it is, where it was tuned for the dimension."""
@@ -46,7 +47,7 @@ class ForgettingPolicy(EstimatingPolicy):
 
     def choose_forgetting(self) -> Forgetting:
         if hasattr(self, "arm_geometry"):
-            check_choice("arm_geometry", self.arm_geometry, KINDS)
+            check_choice("arm_geometry", self.arm_geometry, ARM_GEOMETRIES)
         amount_name = "switches" if hasattr(self, "switches") else "drift"
         rule, value, amount = self.forgetting, getattr(self, self.shorthand), getattr(self, amount_name)
         if rule is not None:
@@ -66,12 +67,47 @@ class ForgettingPolicy(EstimatingPolicy):
         return self.rules[0](value)
 
 
-class DiscountSettings(ForgettingPolicy):
+class DiscountRule(ForgettingSettings):
     """The settings of a policy that discounts the past: ``Discount(gamma)``, or ``Never()``."""
 
     gamma: npt.ArrayLike | None = None
     example, shorthand = "dim=2, gamma=0.99", "gamma"
     rules = (Discount, Never)
+
+
+class WindowRule(ForgettingSettings):
+    """The settings of a policy with a sliding window, ``Window(length)``."""
+
+    window: npt.ArrayLike | None = None
+    example, shorthand = "dim=2, window=100", "window"
+    rules = (Window,)
+
+
+class RestartRule(ForgettingSettings):
+    """The settings of a policy that restarts after a fixed number of decisions, ``Restart(every)``."""
+
+    restart_every: npt.ArrayLike | None = None
+    example, shorthand = "dim=2, restart_every=100", "restart_every"
+    rules = (Restart,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.periods = self.choose_forgetting().memory(self.lane_count)
+
+    def end_round(self) -> None:
+        """End the round and restart the lanes whose period is over."""
+        super().end_round()
+        if (is_due := self.decisions % self.periods == 0).any():
+            self.restart(is_due)
+
+
+class ForgettingPolicy(ForgettingSettings, EstimatingPolicy):
+    """A policy with an estimator that forgets."""
+
+
+class DiscountSettings(DiscountRule, ForgettingPolicy):
+    """The settings of a policy with an estimator that discounts the past."""
+
     formula = staticmethod(discount)
 
 
@@ -82,10 +118,7 @@ class DiscountedPolicy(DiscountSettings):
     arm_geometry: str = "orthogonal"
 
 
-class WindowSettings(ForgettingPolicy):
-    """The settings of a policy with a sliding window, ``Window(length)``."""
+class WindowSettings(WindowRule, ForgettingPolicy):
+    """The settings of a policy with an estimator over a sliding window."""
 
-    window: npt.ArrayLike | None = None
-    example, shorthand = "dim=2, window=100", "window"
-    rules = (Window,)
     formula = staticmethod(window_length)

@@ -89,7 +89,7 @@ class GLMUCB(GLMPolicy):
     horizon: int | None = None
     confidence: str = "pointwise"
     name = "GLM-UCB"
-    card = Card("generalized linear", "none", "nothing", FIXED, "Filippi et al. 2010", "O((K + t) d^2)")
+    card = Card("generalized linear", "none", "nothing", FIXED, "filippi2010", "O((K + t) d^2)")
 
     def project(self, beta: Array) -> Projection:
         return self.estimator.project(P0_IN_V)
@@ -102,7 +102,7 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
     arm_geometry: str = "orthogonal"
     confidence: str = "pointwise"
     name = "SW-BVD-GLM-UCB"
-    card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
+    card = Card("generalized linear", "window", "T, B_T", "none printed", "faury2021", "O((K + window) d^2)")
 
     def project(self, beta: Array) -> Projection:
         return self.estimator.project(P2, beta)
@@ -121,6 +121,7 @@ class OnePassGLM(OptimisticPolicy, DiscountedPolicy):
     confidence: str = "pointwise"
     estimator: OnePassEstimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
+    is_one_pass: ClassVar[bool] = True  # with the identity link the order of rewards does not matter all the same
     name = "OnePassGLM"
     card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
 

@@ -23,6 +23,7 @@ class DecisionInfo:
     beta: Array | None = None  #: confidence radius
     projection: Projection | None = None  #: of theta_hat, with its stage, value and residual
     multiplier: Array | None = None  #: factor of ||x|| in the bonus
+    optimistic: Array | None = None  #: parameter in the confidence set for which the played arm has its index
     draw: Array | None = None  #: random factor of the bonus (D-RandLinUCB)
     #: Forgetting parameter of the acting worker (bandits over bandits), or index of the acting expert (AdaptiveGLMUCB).
     chosen: npt.NDArray[Any] | None = None
@@ -47,7 +48,7 @@ class PolicyInfo:
     metric: Array | None = None  #: M such that ||x||_{M^-1} is the uncertainty along x: V, or H of a one-pass estimate
     squared_metric: Array | None = None  #: the counterpart with squared weights: V_tilde
     b: Array | None = None  #: weighted sum of rewards times features
-    gamma: Array | None = None  #: discount; 1 without a discount
+    gamma: Array | None = None  #: discount; 1 if old observations count as new ones, or are forgotten in another way
     memory: Array | None = None  #: age in rounds beyond which an observation can be dropped
     remembered: Index | None = None  #: number of observations in the history
     root_passes: Index | None = None  #: cost and accuracy of theta_hat, as MaximumLikelihoodEstimator describes them

@@ -68,7 +68,7 @@ class OFUL(LinearPolicy):
     """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1."""
 
     name = "OFUL"
-    card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", COST)
+    card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "abbasi2011", COST)
 
     def build_radius(self) -> OFULRadius:
         return OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
@@ -82,7 +82,7 @@ class DLinUCB(LinearPolicy, DiscountedPolicy):
 
     confidence: str = "pointwise"
     name = "D-LinUCB"
-    card = Card("linear", "discount", "T, B_T", ORDER, "Russac et al. 2019", COST)
+    card = Card("linear", "discount", "T, B_T", ORDER, "russac2019", COST)
     is_sandwich: ClassVar[bool] = True
 
 
@@ -90,9 +90,8 @@ class DRandLinUCB(DLinUCB):
     """D-RandLinUCB (Kim and Tewari 2020). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     name = "D-RandLinUCB"
-    card = DLinUCB.card._replace(
-        guarantee="d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law", reference="Kim and Tewari 2020"
-    )
+    card = DLinUCB.card._replace(guarantee="d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law", reference="kim2020")
+    is_randomised: ClassVar[bool] = True
     spread: ClassVar[float] = 0.4  # Z_t is this factor times |N(0, 1)|
 
     def estimate(self) -> tuple[Array, Array]:
@@ -126,7 +125,7 @@ class SWLinUCB(LinearPolicy, WindowSettings):
     drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
     name = "SW-LinUCB"
-    card = Card("linear", "window", "T, B_T", ORDER, "Cheung et al. 2019", COST)
+    card = Card("linear", "window", "T, B_T", ORDER, "cheung2019", COST)
 
     def choose_forgetting(self) -> Forgetting:
         if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:

@@ -14,27 +14,26 @@ If a test fails after round t, everything restarts with n = n0. With rho_hat = 6
 * Test 1: a copy of order m ends with round t, and the mean reward over its 2^m rounds is >= U_t + 9 rho_hat(2^m).
 * Test 2: the mean of f - reward over the rounds since t_n is >= 3 rho_hat(t - t_n + 1).
 
-======  ==================================  ===========================================================
-policy  ``MASTER-OFUL``                     ``MASTER-GLM-UCB``
-======  ==================================  ===========================================================
-index   <x, theta_hat> + 2 beta ||x||_V^-1  mu(<x, theta_tilde>) + 2 beta ||x||_V^-1, as GLM-UCB
-beta    4 sqrt(d log(T/delta))              4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam))
-rho(t)  beta sqrt(d log(T/delta) / t)       the same with this beta
-======  ==================================  ===========================================================
+The registered forms, with the index and rho of each base, are in :mod:`windvane.policies.master_bases`.
 
 Guarantee (Wei and Luo): regret of order min(sqrt(T N), T^{2/3} B^{1/3}) up to logarithms and powers of d, with N the
-number of changes, for a base that satisfies their conditions. For practical T these constants disable the tests: test 2
-cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is
-37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat, ``bonus_scale`` the bonus. Values below 1 are outside the theorem.
+number of changes, for a fixed arm set and a base that satisfies their conditions: with probability 1 - delta/T, f_t is
+at least the best mean reward of any round since t_n minus the drift since then, and the regret of the copy is at most t
+rho(t) plus t times the drift; rho(t) >= 1/sqrt(t), and t rho(t) does not decrease.
 
-What is uncertain, because we could not check it in the paper: rho of the GLM base (here in the form for OFUL); how the
-GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy, including those
-in which another copy acted.
+**With these constants the tests cannot fail at practical T.** Test 2 cannot fail before 3 rho_hat(t) <= 1, which for
+MASTER-OFUL with d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is 37 ||x||_{V^-1}. Gerogiannis,
+Huang and Veeravalli (AISTATS 2025) find that for finitely many arms neither test can fail before T = 1.24e9.
+``test_scale`` multiplies rho_hat, ``bonus_scale`` the bonus. Values below 1 are outside the theorem.
+
+What is uncertain: nothing in the schedule and in the tests, which we read in the paper. Test 1 averages over all rounds
+of the life of a copy, including those in which another copy acted.
 
 Choices that are ours, not the paper's:
 
 * The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``).
-* The first order n0 (``first_order``) is 0 in the paper. Experiments in the literature needed 13.
+* The first order n0 (``first_order``) is 0 in the paper. Experiments in the literature use 13 (Wang et al. 2023), or
+  floor(log2 T) - 4 (Gerogiannis et al. 2025).
 * The tests of a round run before the next decision. The logarithm in beta is at least 0.
 * A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
   of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
@@ -56,12 +55,9 @@ from windvane.arguments import Array, Index, Mask, check_not_negative, check_who
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
-from windvane.links import Link
-from windvane.policies.base import Card, Policy
-from windvane.policies.glm import GLMUCB
+from windvane.policies.base import Policy
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.policies.linear import OFUL
 from windvane.policies.optimism import OptimisticPolicy
 from windvane.policies.per_lane import PerLane
 from windvane.state import State, Stateful, refuse
@@ -70,7 +66,6 @@ ORDERS = 53  # no block is longer than 2^52 rounds
 LOG_LENGTH = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
 SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
-GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,11 @@ class MasterInfo(PolicyInfo):
 
 
 class MasterBase(OptimisticPolicy):
-    """A policy with the bonus 2 beta ||x||_{V^-1} times the width of the range of rewards, the same in all rounds."""
+    """A base of MASTER: an optimistic policy whose bonus is a constant times ||x||_{V^-1}.
+
+    A base derives from this class and from a policy, and sets ``radius``, the paper's beta: the bonus is 2 beta
+    ||x||_{V^-1} times the width of the range of rewards.
+    """
 
     horizon: int | None = None
     reward_range: float | None = None
@@ -95,32 +94,24 @@ class MasterBase(OptimisticPolicy):
         super().__post_init__()
         self.width_of_rewards = self.choose_reward_range(self.reward_range)
 
+    @property
+    def log_level(self) -> float:
+        """log(T / delta), of a positive delta below T."""
+        return log_quotient(check_whole("horizon", self.horizon, 1), self.levels.item())
+
     def choose_factor(self) -> float:
         return 1.0  # beta contains all factors
 
+    def choose_multiplier(self) -> float:
+        """Return the factor of ||x||_{V^-1} in the bonus, in the units of rewards."""
+        return 2.0 * self.width_of_rewards * self.radius
+
+    def choose_rho(self) -> float:
+        """Return rho(1), where rho(t) = rho(1) / sqrt(t), for rewards divided by the width of their range."""
+        return self.radius * math.sqrt(self.dim * self.log_level)
+
     def compute_beta(self, theta_hat: Array) -> Array:
-        return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.radius)
-
-
-class BaseOFUL(MasterBase, OFUL):
-    """OFUL with beta = 4 sqrt(d log(T/delta))."""
-
-    name = "base of MASTER-OFUL"
-
-    def build_radius(self) -> Any:
-        T = check_whole("horizon", self.horizon, 1)
-        return 4.0 * math.sqrt(self.dim * log_quotient(T, self.levels.item()))
-
-
-class BaseGLMUCB(MasterBase, GLMUCB):
-    """GLM-UCB with beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam))."""
-
-    name = "base of MASTER-GLM-UCB"
-
-    def build_radius(self) -> Any:
-        T, c_mu, lam = check_whole("horizon", self.horizon, 1), self.constants.c_mu, self.estimator.lam
-        growth = max(0.0, log_quotient(c_mu * T, lam * self.levels.item()))
-        return 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
+        return np.full(self.lane_count, self.choose_multiplier())
 
 
 class MasterLane(Policy):
@@ -140,11 +131,10 @@ class MasterLane(Policy):
         super().__post_init__()
         check_whole("first_order", self.first_order, 0, 40)
         check_not_negative("test_scale", self.test_scale)
-        level = self.base.levels.item()
-        log_level = log_quotient(self.horizon, level)
+        log_level = self.base.log_level
         if not log_level > 0.0:
-            raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
-        self.rho_of_1 = self.base.radius * math.sqrt(self.base.dim * log_level)
+            raise ArgumentError("delta", self.base.levels.item(), f"below 1 where `horizon` is {self.horizon}")
+        self.rho_of_1 = self.base.choose_rho()
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
         self.copies: dict[int, MasterBase] = {}  # by order
         self.spare: list[MasterBase] = []  # copies that have ended: resetting one is cheaper than building one
@@ -316,7 +306,7 @@ class MasterLane(Policy):
 
 
 class MasterPolicy(PerLane):
-    """The base class of the two registered forms.
+    """The base class of the registered forms.
 
     Parameters
     ----------
@@ -331,7 +321,7 @@ class MasterPolicy(PerLane):
     test_scale: float = 1.0
     reward_range: float | None = None
     S: float = 1.0
-    lam: float = 1.0
+    lam: float | None = 1.0
     sigma: float = 0.5
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
@@ -342,26 +332,6 @@ class MasterPolicy(PerLane):
         own = {name: self.pick(name, place) for name in ("delta", "bonus_scale")}
         lanes = [int(self.lane_ids[place])]
         return self.derive(MasterLane, base=self.derive(self.base_type, lanes=lanes, **own), lanes=lanes)
-
-
-class MasterOFUL(MasterPolicy):
-    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift."""
-
-    name = "MASTER-OFUL"
-    card = Card("linear", "adaptive", "T", GUARANTEE, "Wei and Luo 2021", "O((K + d) d^2), per lane")
-    base_type = BaseOFUL
-
-
-class MasterGLMUCB(MasterPolicy):
-    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift."""
-
-    link: str | Link = field(default="logistic", kw_only=False)
-    tolerance: float = 1e-6
-    name = "MASTER-GLM-UCB"
-    card = MasterOFUL.card._replace(
-        rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"
-    )
-    base_type = BaseGLMUCB
 
 
 def log_quotient(a: float, b: float) -> float:

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
-from windvane.arms import ArmSet
-from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
+from windvane.arms import ArmSet, Function
+from windvane.estimation import Estimator, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
 from windvane.linalg import apply_with_ridge
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
@@ -44,6 +44,7 @@ class EstimatingPolicy(Policy):
     sigma: float = 0.5
     estimator: Estimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = RidgeEstimator
+    takes_prior: ClassVar[bool] = True
     is_sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
 
     def __post_init__(self) -> None:
@@ -73,10 +74,6 @@ class EstimatingPolicy(Policy):
             return {}
         slope = self.reward_link.constants(self.S if S is None else S, self.L).c_mu
         return {"lam": scale**2 * self.given_lam() * self.constants.c_mu / slope}
-
-    def choose_forgetting(self) -> Forgetting:
-        """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""
-        return Never()
 
     def build_estimator(self) -> Estimator:
         """Return an estimator with the settings of the policy."""
@@ -120,10 +117,22 @@ class EstimatingPolicy(Policy):
     def play_best(self, arm_set: ArmSet, theta: Array, multiplier: Array) -> Array:
         """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round."""
         e = self.estimator
-        metrics = np.array([apply_with_ridge(np.linalg.inv, V) for V in e.V])
+        metrics = np.array([apply_with_ridge(np.linalg.inv, V) for V in self.measure_metric()])
         if self.is_sandwich:
             metrics = metrics @ e.V_tilde @ metrics
-        return self.play_from(arm_set, theta, metrics, multiplier, e.link.mean)
+        return self.play_from(arm_set, theta, metrics, multiplier, self.choose_index_mean())
+
+    def measure_metric(self) -> Array:
+        """Return the matrices M such that ||x|| in the bonus is in the metric M^-1: V."""
+        return self.estimator.V
+
+    def choose_index_mean(self) -> Function:
+        """Return the function of <x, theta> to which a bonus is added: mu."""
+        return self.estimator.link.mean
+
+    def read_theta(self) -> Array:
+        """Return the current estimate theta_hat, [lanes, dim]. Nothing changes."""
+        return self.estimator.theta_hat
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
         known = self.describe_estimates() if estimates else {}
@@ -134,7 +143,7 @@ class EstimatingPolicy(Policy):
         twin, last = copy.copy(self), self.estimator
         with last.borrow() as e:
             twin.estimator = e
-            known: dict[str, Any] = {"theta_tilde": twin.estimate()[0], "theta_hat": e.theta_hat}
+            known: dict[str, Any] = {"theta_tilde": twin.estimate()[0], "theta_hat": twin.read_theta()}
             known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
             known |= {"gamma": e.gamma, "memory": e.memory}
             if isinstance(e, MaximumLikelihoodEstimator) and isinstance(last, MaximumLikelihoodEstimator):
@@ -203,3 +212,20 @@ class OptimisticPolicy(EstimatingPolicy):
         decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
         decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier
+
+
+class LinearIndexPolicy(OptimisticPolicy):
+    """An optimistic policy whose bonus is added to <x, theta>, not to its mean mu(<x, theta>)."""
+
+    def choose_index_mean(self) -> Function:
+        return np.asarray
+
+    def bound_predictor(self, arms: Array, theta: Array, multiplier: Array) -> Array:
+        """Return the index <x, theta> + multiplier ||x|| of every arm, [lanes, K]."""
+        return self.estimator.predict_linearly(arms, theta) + self.bonus(arms, multiplier)
+
+    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
+        arms, valid = self.check_arms(arms, valid)
+        theta, multiplier = self.estimate()
+        upper = self.bound_predictor(arms, theta, multiplier)
+        return self.play_highest(upper, valid, self.predict(arms, theta))

@@ -52,6 +52,7 @@ class UniformRandom(ReferencePolicy):
     array([[0.5, 0.5]])
     """
 
+    uses_rewards: ClassVar[bool] = False
     name = "UniformRandom"
     card = Card("any", "none", "nothing", "none", "-", "O(K)")
 
@@ -84,6 +85,7 @@ class Oracle(ReferencePolicy):
     name = "Oracle"
     card = Card("any", "none", "the truth", "0", "-", "O(K d)")
     needs_truth: ClassVar[bool] = True
+    uses_rewards: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,11 +31,16 @@ REGISTERED = (  # module and class of each registered policy, in the order of th
     "weight_ucb.LBWeightUCB",
     "sampling.DLinTS",
     "linear.DRandLinUCB",
+    "bof_ucb.BOFUCB",
     "bob.BOBBVDGLMUCB",
     "bob.BOB",
-    "master.MasterOFUL",
-    "master.MasterGLMUCB",
+    "master_bases.MasterOFUL",
+    "master_bases.MasterGLMUCB",
     "detection.DetectGLMUCB",
+    "dynamic_lin_ucb.DynamicLinUCB",
+    "detection.DetectOFUL",
+    "detection.DetectLogisticUCB1",
+    "master_bases.MasterLogisticUCB1",
     "glm.SWBVDGLMUCB",
     "abrupt.DGLUCB",
     "abrupt.SWGLUCB",
@@ -46,6 +51,22 @@ REGISTERED = (  # module and class of each registered policy, in the order of th
     "abrupt.SCSWGLUCB",
     "sampling.DGLMTS",
     "glm.OnePassGLM",
+    "multi_armed.DUCB",
+    "multi_armed.SWUCB",
+    "exp3.Rexp3",
+    "exp3.EXP3S",
+    "ucb_glm.UCBGLM",
+    "logistic_ucb_1.LogisticUCB1",
+    "ofulog_r.OFULogR",
+    "ofuglb.OFUGLB",
+    "ofuglb.OFUGLBe",
+    "gloc.GLOC",
+    "gloc.GLOCTS",
+    "ecolog.ECOLogUCB",
+    "ada_ofu_ecolog.AdaOFUECOLog",
+    "lin_ts.LinTS",
+    "lin_ts.GLMTS",
+    "pg_ts.PGTS",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
 
@@ -123,6 +144,11 @@ class Signature:
         """Return whether the constructor declares that the argument may be None."""
         parameter = self._parameters.get(name)
         return parameter is not None and (parameter.default is None or "None" in str(parameter.annotation))
+
+    def is_text(self, name: str) -> bool:
+        """Return whether the argument is certainly a text and never None."""
+        parameter = self._parameters.get(name)
+        return parameter is not None and isinstance(parameter.default, str) and not self.may_be_none(name)
 
     def is_number(self, name: str) -> bool:
         """Return whether the argument is certainly a number, so that a boolean is a mistake."""

@@ -29,50 +29,36 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.estimation import Restart
 from windvane.policies.base import Card
-from windvane.policies.forgetting import ForgettingPolicy
+from windvane.policies.forgetting import ForgettingPolicy, RestartRule
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.linear import ORDER, LinearPolicy
 from windvane.policies.optimism import OptimisticPolicy
 from windvane.theory import window_length
 
 
-class RestartedPolicy(OptimisticPolicy, ForgettingPolicy):
-    """A policy that restarts after a fixed number of decisions, ``Restart(every)``."""
+class RestartedPolicy(RestartRule, OptimisticPolicy, ForgettingPolicy):
+    """An optimistic policy that restarts after a fixed number of decisions."""
 
-    restart_every: npt.ArrayLike | None = None
     drift: npt.ArrayLike | None = None
-    example, shorthand = "dim=2, restart_every=100", "restart_every"
-    rules = (Restart,)
     formula = staticmethod(window_length)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.periods = self.choose_forgetting().memory(self.lane_count)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         return np.asarray(self.radius(self.rounds_since_restart - 1.0))  # after t - t_0 rounds
-
-    def end_round(self) -> None:
-        """End the round and restart the lanes whose period is over."""
-        super().end_round()
-        if (is_due := self.decisions % self.periods == 0).any():
-            self.restart(is_due)
 
 
 class RestartUCB(LinearPolicy, RestartedPolicy):
     """RestartUCB (Zhao et al. 2020). Pass ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartUCB"
-    card = Card("linear", "restarts", "T, B_T", ORDER, "Zhao et al. 2020", "O((K + d) d^2)")
+    card = Card("linear", "restarts", "T, B_T", ORDER, "zhao2020", "O((K + d) d^2)")
 
 
 class RestartGLB(GLMPolicy, RestartedPolicy):
     """RestartGLB (Zhao et al. 2020). Pass ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartGLB"
-    card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "Zhao et al. 2020", "O((K + H) d^2)")
+    card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "zhao2020", "O((K + H) d^2)")
 
     def choose_factor(self) -> float:
         return self.constants.R_mu  # without the factor 2, because nothing is projected

@@ -26,10 +26,13 @@ analyses for a stationary parameter and a larger a, but not for this policy.)
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_scale, check_whole
+from windvane.arms import Function
 from windvane.kernels.random import LARGEST_BLOCK
 from windvane.kernels.sampling import draw_normals, spread_lanes
 from windvane.kernels.scoring import choice_probabilities
@@ -37,10 +40,13 @@ from windvane.linalg import apply_with_ridge
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import LikelihoodPolicy
+from windvane.policies.optimism import EstimatingPolicy
 
 
-class SamplingPolicy(DiscountedPolicy):
-    """A policy that perturbs its estimate. A subclass implements ``spread``.
+class SamplingPolicy(EstimatingPolicy):
+    """A policy that perturbs its estimate and plays the arm with the largest <x, theta_tilde>.
+
+    A subclass implements ``spread`` or its metric.
 
     Parameters
     ----------
@@ -49,30 +55,42 @@ class SamplingPolicy(DiscountedPolicy):
     """
 
     posterior_scale: npt.ArrayLike = 1.0
+    is_randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
 
+    def choose_index_mean(self) -> Function:
+        return np.asarray  # mu is increasing, but may round to 1 for many arms
+
+    def choose_scale(self, theta_hat: Array) -> Array:
+        """Return what the perturbation of the next decision is multiplied by, [lanes]."""
+        return self.posterior_scales
+
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return the unscaled perturbations of theta_hat for standard normal ``z``, which may be overwritten.
 
-        Both have one row per perturbation, [lanes, n, dim].
+        Both have one row per perturbation, [lanes, n, dim]. By default, V^-1 C z with C C' = V_tilde, whose covariance
+        is V^-1 V_tilde V^-1. Without a discount that is V^-1.
         """
-        raise NotImplementedError
+        steps, scratch = np.empty(z.shape), np.empty((self.dim, self.dim))
+        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, scratch, steps)
+        return steps
 
     def estimate(self) -> tuple[Array, Array]:
         theta_hat, z = self.estimator.solve(), np.empty((self.lane_count, 1, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, 0, z)
         decision = self.begin_decision()
         decision.theta_hat = theta_hat
-        decision.theta_tilde = theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
+        decision.theta_tilde = theta_hat + self.choose_scale(theta_hat)[:, None] * self.spread(theta_hat, z)[:, 0]
         return decision.theta_tilde, np.zeros(self.lane_count)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, valid = self.check_arms(arms, valid)
         theta_tilde, _ = self.estimate()
-        return self.play(self.predict(arms, theta_tilde), valid)  # the scores are random, not predictions
+        products = self.estimator.predict_linearly(arms, theta_tilde)
+        return self.play_highest(products, valid)  # the scores are random, not predictions
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
         """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
@@ -88,27 +106,22 @@ class SamplingPolicy(DiscountedPolicy):
         z = np.empty((self.lane_count, draws, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, 1, z)
         theta_hat = self.estimator.theta_hat
-        theta_tilde = theta_hat[:, None] + self.posterior_scales[:, None, None] * self.spread(theta_hat, z)
-        return count_best(arms @ theta_tilde.transpose(0, 2, 1), valid)  # mu is increasing, so it is not needed
+        theta_tilde = theta_hat[:, None] + self.choose_scale(theta_hat)[:, None, None] * self.spread(theta_hat, z)
+        return count_best(arms @ theta_tilde.transpose(0, 2, 1), valid)
 
 
-class DLinTS(SamplingPolicy):
+class DLinTS(SamplingPolicy, DiscountedPolicy):
     """D-LinTS (Kim and Tewari 2020). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     name = "D-LinTS"
-    card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
-
-    def spread(self, theta_hat: Array, z: Array) -> Array:
-        steps, scratch = np.empty(z.shape), np.empty((self.dim, self.dim))
-        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, scratch, steps)
-        return steps
+    card = Card("linear", "discount", "T, B_T", "none at a = 1", "kim2020", "O(K d + d^3)")
 
 
-class DGLMTS(LikelihoodPolicy, SamplingPolicy):
+class DGLMTS(LikelihoodPolicy, SamplingPolicy, DiscountedPolicy):
     """D-GLM-TS. Pass ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
     name = "D-GLM-TS"
-    card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
+    card = Card("generalized linear", "discount", "T, B_T", "none", "chapelle2011", "O(K d + memory d^2)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         H = self.estimator.curvature(theta_hat)

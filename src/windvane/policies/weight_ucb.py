@@ -76,7 +76,7 @@ class LBWeightUCB(WeightSettings, LinearPolicy):
     """LB-WeightUCB (Wang et al. 2023). Pass ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d."""
 
     name = "LB-WeightUCB"
-    card = Card("linear", "discount", "T, B_T", ORDER, "Wang et al. 2023", "O((K + d) d^2)")
+    card = Card("linear", "discount", "T, B_T", ORDER, "wang2023", "O((K + d) d^2)")
 
 
 class GLBWeightUCB(WeightSettings, GLMPolicy):

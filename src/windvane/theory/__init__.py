@@ -17,7 +17,9 @@ union bound. Theorems 1 and 2 need one of those two.
 
 # isort: off
 # fmt: off
-from windvane.theory.formula import CONFIDENCES, KINDS, Lanes
+from windvane.theory.formula import ARM_GEOMETRIES, CONFIDENCES, Lanes
+from windvane.theory.likelihood import LikelihoodRatioRadius, LogLossRadius
+from windvane.theory.online import ECOLogRadius, OnlineToConfidenceRadius
 from windvane.theory.radii import (
     ConfidenceLevel, Growth, OFULRadius, Radius, confidence_level, discounted_count, radius,
 )
@@ -27,13 +29,16 @@ from windvane.theory.theorems import (
     regret_bound_unknown_drift, tracking_bound, trivial_bound,
 )
 from windvane.theory.tuning import (
-    block_length, discount, discount_grid, exp3_rate, weight_discount, window_grid, window_length,
+    block_length, discount, discount_grid, exp3_batch, exp3_rate, sharing_rate, switching_discount, switching_window,
+    weight_discount, window_grid, window_length,
 )
 
 __all__ = [
-    "CONFIDENCES", "KINDS", "ConfidenceLevel", "Growth", "Lanes", "OFULRadius", "Problem", "Radius", "RegretBound",
+    "ARM_GEOMETRIES", "CONFIDENCES", "ConfidenceLevel", "ECOLogRadius", "Growth", "Lanes", "LikelihoodRatioRadius",
+    "LogLossRadius", "OFULRadius", "OnlineToConfidenceRadius", "Problem", "Radius", "RegretBound",
     "SelfConcordantRadius", "UnknownDriftBound", "WeightedSelfConcordantRadius", "block_length", "confidence_level",
     "determinant_trace_bound", "discount", "discount_grid", "discounted_count", "elliptical_potential_bound",
-    "exp3_rate", "radius", "regret_bound", "regret_bound_unknown_drift", "tracking_bound", "trivial_bound",
-    "weight_discount", "window_grid", "window_length",
+    "exp3_batch", "exp3_rate", "radius", "regret_bound", "regret_bound_unknown_drift", "sharing_rate",
+    "switching_discount", "switching_window", "tracking_bound", "trivial_bound", "weight_discount", "window_grid",
+    "window_length",
 ]

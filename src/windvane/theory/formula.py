@@ -18,8 +18,9 @@ from windvane.errors import ArgumentError
 Lanes: TypeAlias = float | Array
 Formula = TypeVar("Formula", bound=Callable[..., Any])
 
-KINDS: tuple[str, ...] = ("orthogonal", "general")
+ARM_GEOMETRIES: tuple[str, ...] = ("orthogonal", "general")
 CONFIDENCES: tuple[str, ...] = ("pointwise", "horizon", "anytime")
+FORMS: tuple[str, ...] = ("printed", "proved")
 
 # log det(V / lam) >= 0 in exact arithmetic. A factorisation of V = lam I in d = 1000 dimensions returns no less
 # than -d * 1e-13 or so; anything below this slack is an error of the caller.
@@ -60,11 +61,12 @@ def check_broadcast(**arrays: ArrayLike) -> None:
 _PROPORTION: dict[str, Any] = {"expected": "in (0, 1]", "accept": lambda v: (v > 0) & (v <= 1)}
 _NUMBERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("dim", "horizon", "rounds", "arms"), partial(arguments.check_whole, least=1)),
-    **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature"), arguments.check_positive),
-    **dict.fromkeys(("drift", "ratio"), arguments.check_not_negative),
+    **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature", "bound"), arguments.check_positive),
+    **dict.fromkeys(("drift", "ratio", "switches"), arguments.check_not_negative),
     **dict.fromkeys(("gamma", "delta"), partial(arguments.check_number, **_PROPORTION, booleans=False)),
-    "kind": partial(arguments.check_choice, choices=KINDS),
+    "arm_geometry": partial(arguments.check_choice, choices=ARM_GEOMETRIES),
     "confidence": partial(arguments.check_choice, choices=CONFIDENCES),
+    "form": partial(arguments.check_choice, choices=FORMS),
 }
 _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
     **dict.fromkeys(("gamma", "delta"), partial(check_entries, **_PROPORTION)),
@@ -74,16 +76,19 @@ _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
     "log_det_ratio": partial(check_entries, expected="at least 0", accept=lambda v: v >= -_LOG_DET_SLACK),
 }
 _MEANINGS = {
+    "arm_geometry": '"orthogonal" if every arm is a multiple of a vector of one orthonormal basis, else "general".',
+    "bound": "The largest reward B; the smallest is 0.",
     "curvature": "1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.",
     "confidence": 'Which rounds are covered: "pointwise", "horizon" or "anytime" (see :class:`ConfidenceLevel`).',
     "depth": "Number of rounds D that count as recent, at least 1.",
     "drift": "Total drift B_T, at least 0.",
-    "kind": 'Action sets: "orthogonal" (every arm is a multiple of an axis) or "general".',
+    "form": 'The form of a constant: as "printed" in the paper, or as "proved" there.',
     "log_det_ratio": "log(det V_{T+1} / lam^d), at least 0; values that are negative by rounding count as 0.",
     "problem": "The constants of the problem.",
     "ratio": "Factor, at least 0, such as L^2 / (lam d).",
     "recent_drift": "The sum of ||theta*_s - theta*_{s+1}|| over the last D rounds.",
     "rounds": "Number of rounds, at least 1.",
+    "switches": "Number of changes Gamma_T, at least 0.",
     "t": "Round, or an array of rounds: real numbers that are at least 0.",
     "window": "Length of a sliding window: one number, or one per lane. Default: none.",
 }

@@ -18,7 +18,7 @@ from windvane.theory.tuning import block_length, discount, discount_grid
 @formula
 def tracking_bound(
     gamma: ArrayLike, depth: ArrayLike, recent_drift: ArrayLike, *, k_mu: float, S: float, L: float, lam: float,
-    dim: int, kind: str = "orthogonal",
+    dim: int, arm_geometry: str = "orthogonal",
 ) -> Lanes:  # fmt: skip
     """Return the bound of a tracking lemma on ||g_t(theta_bar) - g_t(theta*)|| in V_t^-2.
 
@@ -33,7 +33,7 @@ def tracking_bound(
     forget = 1.0 - np.asarray(gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         old = 2.0 * k_mu * L**2 * S / lam * np.power(gamma, depth) / forget
-        factor = k_mu * L * np.sqrt(dim / (lam * forget)) if kind == "general" else k_mu
+        factor = k_mu * L * np.sqrt(dim / (lam * forget)) if arm_geometry == "general" else k_mu
         return np.where(forget > 0.0, old + factor * np.asarray(recent_drift), np.inf)
 
 
@@ -138,7 +138,12 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
 @formula
 def regret_bound(
-    problem: Problem, *, delta: float, gamma: float | None = None, kind: str = "orthogonal", confidence: str = "horizon"
+    problem: Problem,
+    *,
+    delta: float,
+    gamma: float | None = None,
+    arm_geometry: str = "orthogonal",
+    confidence: str = "horizon",
 ) -> RegretBound:
     """Evaluate Theorem 1 of Faury et al. 2021 with its constants.
 
@@ -169,7 +174,7 @@ def regret_bound(
     True
     """
     p, T = problem, problem.horizon
-    gamma = discount(horizon=T, drift=p.drift, dim=p.dim, kind=kind) if gamma is None else gamma
+    gamma = discount(horizon=T, drift=p.drift, dim=p.dim, arm_geometry=arm_geometry) if gamma is None else gamma
     beta = Radius(
         dim=p.dim, gamma=gamma, S=p.S, L=p.L, lam=p.lam, sigma=p.sigma, delta=delta, c_mu=p.c_mu,
         confidence=confidence, horizon=T,
@@ -183,7 +188,7 @@ def regret_bound(
     depth = max(1, math.ceil(math.log(T) / forget))
     truncation = 8.0 * p.k_mu * p.L**3 * p.S / p.lam * p.R_mu * T * math.exp(depth * math.log(gamma)) / forget
     tracking = 4.0 * p.k_mu * p.L * p.R_mu * depth * p.drift
-    if kind == "general":
+    if arm_geometry == "general":
         # sqrt(lambda_max(V) / lam) <= 1 + L / sqrt(lam (1 - gamma)): the 1 gives C4 and C6, the rest C5 and C7.
         spread = 1.0 + p.L / math.sqrt(p.lam * forget)
         truncation *= spread

@@ -1,4 +1,4 @@
-"""Tuned parameters: discounts, windows, and the block, grid and rate of the meta-algorithm."""
+"""Tuned parameters: discounts, windows, batches, and the block, grid and rates of EXP3 and its relatives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOOR_SLACK = 1.0 + 1e-14
 
 
 @formula
-def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") -> float:
+def discount(*, horizon: int, drift: float, dim: int, arm_geometry: str = "orthogonal") -> float:
     """Return the discount of Theorem 1, clipped to [1/2, 1]; drift = 0 gives 1.
 
     1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general". The clip is ours: the paper
@@ -26,7 +26,7 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
     0.9975
     """
     T, d, B = horizon, dim, drift
-    step: float = (B / (math.sqrt(d) * T)) ** 0.4 if kind == "general" else (B / (d * T)) ** (2.0 / 3.0)
+    step: float = (B / (math.sqrt(d) * T)) ** 0.4 if arm_geometry == "general" else (B / (d * T)) ** (2.0 / 3.0)
     return min(1.0, max(0.5, 1.0 - step))
 
 
@@ -41,7 +41,7 @@ def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 
 
 
 @formula
-def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "orthogonal") -> int:
+def window_length(*, horizon: int, drift: float | None, dim: int, arm_geometry: str = "orthogonal") -> int:
     """Return a sliding window in [1, T]: 1 / (1 - gamma) of Theorem 1's unclipped discount, floored.
 
     floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general". "orthogonal" is also the
@@ -58,7 +58,7 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
     T, d, B = horizon, dim, 1.0 if drift is None else drift
     if B == 0.0:
         return T
-    length: float = (math.sqrt(d) * T / B) ** 0.4 if kind == "general" else (d * T / B) ** (2.0 / 3.0)
+    length: float = (math.sqrt(d) * T / B) ** 0.4 if arm_geometry == "general" else (d * T / B) ** (2.0 / 3.0)
     return max(1, math.floor(min(float(T), length * _FLOOR_SLACK)))
 
 
@@ -123,3 +123,72 @@ def exp3_rate(arms: int, rounds: int) -> float:
     (0.0, 1.0)
     """
     return min(1.0, math.sqrt(arms * math.log(arms) / ((math.e - 1.0) * rounds)))
+
+
+@formula
+def switching_discount(*, horizon: int, switches: float, bound: float) -> float:
+    """Return 1 - sqrt(Gamma_T / T) / (4 B), the discount of D-UCB (Garivier and Moulines 2011), at least 1/2 (ours).
+
+    >>> switching_discount(horizon=10000, switches=4.0, bound=1.0)
+    0.995
+    """
+    return max(0.5, 1.0 - math.sqrt(switches / horizon) / (4.0 * bound))
+
+
+@formula
+def switching_window(*, horizon: int, switches: float, bound: float) -> float:
+    """Return 2 B sqrt(T log T / Gamma_T), the window of SW-UCB (Garivier and Moulines 2011), within [1, T] (ours).
+
+    >>> round(switching_window(horizon=10000, switches=4.0, bound=1.0), 1)
+    303.5
+    """
+    if switches == 0.0:
+        return float(horizon)
+    window = 2.0 * bound * math.sqrt(horizon * math.log(horizon) / switches)
+    return min(float(horizon), max(1.0, window))
+
+
+@formula
+def exp3_batch(*, arms: int, horizon: int, drift: float) -> int:
+    """Return ceil((K log K)^(1/3) (T / V_T)^(2/3)), the rounds between two restarts of Rexp3 (Besbes et al. 2014).
+
+    It is limited to [1, T] (ours).
+
+    Parameters
+    ----------
+    arms
+        Number K of arms.
+    drift
+        The bound V_T on the sum over rounds of the largest change of a mean, for rewards in [0, 1]; 0 gives T.
+
+    >>> exp3_batch(arms=2, horizon=1000, drift=3.0)
+    54
+    """
+    K, T, V = arms, horizon, drift
+    if V == 0.0:
+        return T
+    length: float = (K * math.log(K)) ** (1.0 / 3.0) * (T / V) ** (2.0 / 3.0)
+    return max(1, math.ceil(min(float(T), length / _FLOOR_SLACK)))
+
+
+@formula
+def sharing_rate(*, arms: int, horizon: int, switches: float | None = None) -> float:
+    """Return the rate of EXP3.S (Auer et al. 2002): Corollary 8.3, or 8.2 if the number of changes is unknown.
+
+    min(1, sqrt(K (S log(K T) + e) / ((e - 1) T))) with S = Gamma_T + 1, or min(1, sqrt(K log(K T) / T)).
+
+    Parameters
+    ----------
+    arms
+        Number K of arms.
+    switches
+        Number of changes of the best arm, at least 0. None: unknown.
+
+    >>> round(sharing_rate(arms=3, horizon=10000, switches=2.0), 4), round(sharing_rate(arms=3, horizon=10000), 4)
+    (0.0766, 0.0556)
+    """
+    K, T = arms, horizon
+    share = math.log(K * T)
+    if switches is not None:
+        share = ((switches + 1.0) * share + math.e) / (math.e - 1.0)
+    return min(1.0, math.sqrt(K * share / T))
