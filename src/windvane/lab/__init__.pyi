@@ -12,5 +12,6 @@ from .spec.policy_spec import PolicySpec as PolicySpec
 from .spec.schema import build_schema as build_schema
 from .spec.spec_errors import SpecError as SpecError
 from .studies.benchmarks import own_benchmark as own_benchmark
-from .studies.drift_benchmark import benchmark_spec as benchmark_spec
 from .studies.paper import paper_spec as paper_spec
+from .studies.reproductions import Reproduction as Reproduction, read_reproduction as read_reproduction
+from .studies.world_benchmarks import benchmark_spec as benchmark_spec

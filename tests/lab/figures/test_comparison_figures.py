@@ -11,12 +11,14 @@ from support import sample_results as samples
 from support.refusals import rejects
 from windvane.lab.figures.comparison_figures import (
     difference_figure,
+    horizons_figure,
     leaderboard_figure,
     levels_figure,
     ratios_figure,
     slopes_figure,
 )
 from windvane.lab.figures.description import Strip
+from windvane.lab.figures.over_time_figure import PublishedCurve
 from windvane.lab.figures.style import BETTER, MUTED
 from windvane.lab.results.leaderboard import LeaderboardRow
 
@@ -96,6 +98,28 @@ def test_slopes_have_points_fits_and_bounds():
     assert bound.dash == "dashed"
     assert (panel.x.scale, panel.y.scale) == ("log", "log")
     assert panel.x.ticks.texts == ["100", "200", "400"]
+
+
+def test_horizons_stand_beside_published_values() -> None:
+    """In the order of the horizons, one line for each policy, and a dashed one where values were published."""
+    entries = [
+        samples.entry(policy, horizon=T, environment=f"T = {T}") for policy in ("OFUL", "GLM-UCB") for T in (900, 300)
+    ]
+    finals = {300: 50.0, 900: 120.0}
+    curves = {(f"T = {T}", "OFUL"): PublishedCurve(np.array([T]), np.array([value])) for T, value in finals.items()}
+    (panel,) = horizons_figure(entries, curves).panels
+    lines = {line.name: line for line in panel.marks_with("mean")}
+    assert list(lines) == ["OFUL", "GLM-UCB"]
+    for name, line in lines.items():
+        group = sorted((entry for entry in entries if entry.policy == name), key=lambda entry: entry.horizon)
+        np.testing.assert_array_equal(line.x, [300, 900])
+        np.testing.assert_allclose(line.y, [entry.final.mean() for entry in group])
+        errors = [entry.final.std(ddof=1) / np.sqrt(len(entry.final)) for entry in group]
+        np.testing.assert_allclose(line.high - line.y, errors)
+    (published,) = panel.marks_with("published")
+    np.testing.assert_array_equal(published.y, [50.0, 120.0])
+    assert (published.name, published.dash, published.colour) == ("OFUL, published", "dashed", lines["OFUL"].colour)
+    assert (panel.x.scale, panel.y.scale) == ("log", "log")
 
 
 def test_rows_hold_means_and_intervals():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import sample_results as samples
+from support.refusals import rejects
 from windvane.lab.figures import over_time_figure as curves
 from windvane.lab.figures.diagnostics_figure import quantile, share_above
 from windvane.lab.figures.plotly_renderer import thin
@@ -31,8 +32,28 @@ def test_quantiles_skip_the_unknown_and_leave_gaps_at_infinity():
     assert math.isnan(share_above(np.array([np.nan]), np.array([1.0])))
 
 
+def test_bands_are_standard_deviations_standard_errors_or_quantiles():
+    entry = samples.entry(runs=41)
+    mean, sd = entry.regret.mean(axis=0), entry.regret.std(axis=0, ddof=1)
+    ordered = np.sort(entry.regret, axis=0)
+    expected = {
+        "sd": (mean - sd, mean + sd),
+        "se": (mean - sd / math.sqrt(41), mean + sd / math.sqrt(41)),
+        "quantiles": (ordered[4], ordered[36]),  # of 41 values these are exactly the tenth and the ninetieth percentile
+    }
+    assert expected.keys() == curves.BANDS.keys()
+    for bands, limits in expected.items():
+        curve = curves.regret(entry, bands)
+        np.testing.assert_allclose((curve.low, curve.high), limits)
+        np.testing.assert_array_equal(curve.mean, mean)
+    with rejects("bands", value="range"):
+        curves.regret(entry, "range")
+
+
 def test_one_run_has_no_spread():
-    assert np.isnan(curves.regret(samples.entry(runs=1)).sd).all()
+    for bands in curves.BANDS:
+        one = curves.regret(samples.entry(runs=1), bands)
+        assert np.isnan(one.sd).all()
     entry = samples.entry(runs=5)
     np.testing.assert_allclose(curves.regret(entry).sd, entry.regret.std(axis=0, ddof=1))
 
@@ -48,7 +69,8 @@ def test_published_curves_stop_at_the_horizon_and_are_not_a_variants():
     short = samples.entry(horizon=1000)
     rounds, mean = curves.published_for(short, published)
     assert rounds[-1] == 1000
-    assert curves.published_final(short, published) == mean[-1] == published["BVD-GLM-UCB"][1][999]
+    assert curves.published_final(short, published) == mean[-1] == published["rotation", "BVD-GLM-UCB"].mean[999]
     assert math.isnan(curves.published_final(samples.entry(horizon=4000), published))
     assert math.isnan(curves.published_final(samples.entry("Another"), published))
+    assert math.isnan(curves.published_final(samples.entry(environment="elsewhere"), published))
     assert curves.published_for(samples.entry(variant={"gamma": 0.9}), published) is None

@@ -11,7 +11,7 @@ from support import sample_results as samples
 from support.refusals import rejects
 from windvane.lab.figures import matplotlib_renderer, plotly_renderer, style
 from windvane.lab.figures.description import Band, Strip
-from windvane.lab.figures.over_time_figure import MEAN_REWARD, over_time_figure
+from windvane.lab.figures.over_time_figure import MEAN_REWARD, PublishedCurve, over_time_figure, regret
 from windvane.lab.results.results import Entry
 
 
@@ -50,6 +50,18 @@ def test_bands_reach_one_standard_deviation_to_either_side():
     assert "mean ± 1 sd over 50 runs" in panel.y.label
 
 
+@pytest.mark.parametrize(
+    ("bands", "label"),
+    [("se", "mean ± 1 SE over 50 runs"), ("quantiles", "mean over 50 runs; band: the middle 80 % of them")],
+)
+def test_the_axis_says_what_the_bands_show(bands, label):
+    panel = described(samples.four(), bands=bands)
+    assert panel.y.label.endswith(label)
+    (first, *_), entry = of_kind(panel, Band), samples.four()[0]
+    curve = regret(entry, bands)
+    np.testing.assert_array_equal((first.low, first.high), (curve.low, curve.high))
+
+
 def test_drift_is_shaded_and_named():
     (strip,) = of_kind(described(samples.four(), turning=(1000.0, 2000.0)), Strip)
     assert (strip.axis, strip.low, strip.high, strip.text) == ("x", 1000.0, 2000.0, "drift period")
@@ -60,13 +72,21 @@ def test_published_curves_are_dashed_in_the_same_colour_and_explained():
     entries, published = samples.four(), samples.published()
     panel = described(entries, published=published)
     for line, entry in zip(panel.marks_with("published"), entries, strict=True):
-        np.testing.assert_array_equal(line.y, published[entry.policy][1])
+        np.testing.assert_array_equal(line.y, published[entry.environment, entry.policy].mean)
         assert (line.dash, line.colour) == ("dashed", style.FIXED[entry.policy].colour)
         assert line.name == f"{entry.label}, published"
     key = {mark.name: mark.dash for mark in panel.marks if getattr(mark, "is_listed", False)}
     assert key == {"measured": "solid", "published": "dashed"}
     assert panel.legend == "upper left"
     assert not described(entries).legend
+
+
+def test_a_single_published_value_is_a_hollow_marker():
+    curves = {("rotation", "OFUL"): PublishedCurve(np.array([3000]), np.array([220.0]))}
+    panel = described([samples.entry("OFUL")], published=curves)
+    (point,), (mean,) = panel.marks_with("published"), panel.marks_with("mean")
+    assert (point.width, point.is_filled) == (0, False)
+    assert (point.marker, point.colour) == (mean.marker, mean.colour)
 
 
 def test_published_curves_stop_at_the_horizon():

@@ -10,6 +10,7 @@ import pytest
 from support import sample_results as samples
 from windvane.lab.report.presentation import draw_differences, present, present_benchmark, present_streams
 from windvane.lab.results.folder import FolderError
+from windvane.lab.studies.paper import paper_recipe
 
 KINDS = ("png", "pdf", "svg")
 
@@ -82,6 +83,28 @@ def test_differences_are_drawn_per_environment(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderError):
         draw_differences(rows, tmp_path / "file", 0.9)
+
+
+def test_the_page_says_what_bands_show_and_pairs_with_the_baseline(tmp_path):
+    results = samples.results(samples.four(runs=6), tmp_path)
+    for bands, caption in (
+        ("sd", "one standard deviation"),
+        ("se", "one standard error"),
+        ("quantiles", "middle 80 %"),
+    ):
+        (page,) = (path for path in present(results, bands=bands, baseline="D-LinUCB") if path.suffix == ".html")
+        text = page.read_text()
+        assert f"bands {'hold the' if bands == 'quantiles' else 'reach'} {caption}" in text
+        (differences,) = re.findall(r'aria-label="Table: Paired differences".*?</table>', text, re.S)
+        assert differences.count("<td>D-LinUCB</td>") == 3  # the baseline of the others
+        assert "95% interval" in differences
+
+
+def test_the_paper_is_paired_with_its_own_policy(tmp_path):
+    results = samples.results(samples.four(runs=6), tmp_path, recipe=paper_recipe("ball", 1.0))
+    (page,) = (path for path in present(results) if path.suffix == ".html")
+    (differences,) = re.findall(r'aria-label="Table: Paired differences".*?</table>', page.read_text(), re.S)
+    assert differences.count("<td>BVD-GLM-UCB</td>") == 3
 
 
 def test_the_same_results_give_the_same_page(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from types import SimpleNamespace
@@ -24,7 +25,8 @@ def reports(tmp_path_factory):
     full = samples.four(with_diagnostics=True, runs=20)
     vars(full[3])["told"] = ("drift", "switches")
     hostile = samples.entry(name=HOSTILE, environment=HOSTILE, with_diagnostics=True, runs=5)
-    differences = [samples.differences(1)[0].__class__(HOSTILE, HOSTILE, HOSTILE, 5, 1.0, 1.0, 0.0, 2.0, 0.5, 0.5)]
+    names = {"environment": HOSTILE, "label": HOSTILE, "baseline": HOSTILE}
+    differences = [dataclasses.replace(samples.differences(1)[0], **names)]
     several = [*samples.four(runs=3), *samples.four(runs=3, environment="elsewhere", horizon=500)]
     write_report(
         samples.results(full),
@@ -103,7 +105,7 @@ def test_the_curves_are_there_with_the_right_values(visit, reports):
         assert [low[-1], high[-1]] == pytest.approx([mean - sd, mean + sd], rel=1e-4)
     published = samples.published()
     for i, _, y in traces(page, "published"):
-        assert y[-1] == pytest.approx(published[reports.full[i].policy][1][-1], rel=1e-5)
+        assert y[-1] == pytest.approx(published["rotation", reports.full[i].policy].mean[-1], rel=1e-5)
     assert len(traces(page, "published")) == 4
 
 

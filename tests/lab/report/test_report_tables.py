@@ -63,4 +63,5 @@ def test_the_table_of_results_has_a_row_per_entry(tmp_path):
 
 def test_the_table_of_differences(tmp_path):
     _, (_, row) = tables(tmp_path, samples.four(runs=4), differences=samples.differences(1))
-    assert row == ["BVD-GLM-UCB", "GLM-UCB", "rotation", "-60.00", "-65.00 to -55.00", "50"]
+    interval, rest = "-65.00 to -55.00", ["0.02", "50.0\N{NO-BREAK SPACE}%", "50", "better"]
+    assert row == ["BVD-GLM-UCB", "GLM-UCB", "rotation", "-60.00", interval, *rest]

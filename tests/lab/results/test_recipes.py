@@ -12,7 +12,8 @@ from windvane.environments import BallArms, Rotation
 from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, simulate
 from windvane.lab.report.presentation import present
 from windvane.lab.results.folder import FolderError
-from windvane.lab.studies import paper
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.studies.reproductions import write_recipe
 
 WORLD = EnvironmentSpec(name="a", drift=Rotation(), arms=BallArms(count=3))
 SPEC = Spec(environments=[WORLD], policies=[PolicySpec("OFUL"), PolicySpec("D-LinUCB")], runs=2, horizon=20)
@@ -74,11 +75,11 @@ def test_a_folder_of_format_1_is_refused_and_can_be_restarted(tmp_path: Path) ->
 
 
 def test_the_report_goes_by_the_recipe(tmp_path: Path) -> None:
-    spec = paper.paper_spec(runs=2, horizon=30, arms="sphere")
+    spec = paper_spec(runs=2, horizon=30, arms="sphere")
     plain = simulate(spec, tmp_path, jobs=1)
     present(plain)
     assert "Readings assumed" not in (tmp_path / "report.html").read_text()
-    present(simulate(spec, tmp_path, recipe=paper.paper_recipe("sphere", 1.0)))
+    present(simulate(spec, tmp_path, recipe=write_recipe("faury2021", "sphere", 1.0)))
     assert "uniform on the unit sphere" in (tmp_path / "report.html").read_text()
 
 

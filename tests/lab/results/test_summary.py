@@ -15,7 +15,14 @@ from support.entries import entry, results
 from support.refusals import rejects
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.experiment import simulate
-from windvane.lab.results.summary import PairingError, align, compare_entries, summarise_entries
+from windvane.lab.results.summary import (
+    NOT_SIGNIFICANT,
+    PairingError,
+    adjust_holm,
+    align,
+    compare_entries,
+    summarise_entries,
+)
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
 WORLD = EnvironmentSpec("rotation", DRIFTS["rotation"](), ARM_LAWS["ball"]())
@@ -81,6 +88,40 @@ def test_differences_are_those_of_the_paired_t_test(pair, confidence: float) -> 
         assert found.se == pytest.approx(stats.sem(gaps))
         assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
         assert found.p == pytest.approx(test.pvalue, abs=1e-12)
+
+
+levels = st.lists(st.floats(0, 1) | st.just(float("nan")), max_size=12)
+
+
+@given(levels, st.floats(0.001, 0.999))
+def test_holm_rejects_what_its_procedure_rejects(p_values: list[float], alpha: float) -> None:
+    """Step by step as Holm (1979) describes it: the smallest p against alpha/m, the next against alpha/(m-1), ..."""
+    left = [(p, i) for i, p in enumerate(p_values) if not np.isnan(p)]
+    rejected = set()
+    while left and min(left)[0] * len(left) < alpha:
+        rejected.add(min(left)[1])
+        left.remove(min(left))
+    adjusted = adjust_holm(p_values)
+    assert {i for i, p in enumerate(adjusted) if p < alpha} == rejected
+    for p, corrected in zip(p_values, adjusted, strict=True):
+        assert np.isnan(corrected) == np.isnan(p)
+        assert np.isnan(p) or p <= corrected <= 1.0
+
+
+def test_verdicts_are_corrected_for_the_number_of_differences() -> None:
+    """Of equal policies, some difference is called one in 5 % of experiments, not in 1 - 0.95^12 = 46 %."""
+    rng, wrong, alone = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        made = [entry(f"p{i}", rng.normal(size=20)) for i in range(13)]
+        found = compare_entries(made)
+        wrong += any(d.verdict != NOT_SIGNIFICANT for d in found)
+        alone += any(d.low > 0 or d.high < 0 for d in found)
+    assert stats.binomtest(wrong, 400, 0.05, alternative="greater").pvalue > 1e-6
+    assert alone > 60  # correlated by the common baseline, so fewer than 46 %
+    made = [entry("base", [5.0, 6.0, 7.0]), entry("less", [1.0, 2.1, 3.0]), entry("more", [9.0, 10.0, 11.2])]
+    assert [d.verdict for d in compare_entries(made)] == ["better", "worse"]
+    alone = compare_entries(made[:2])[0]
+    assert alone.p == alone.p_adjusted
 
 
 def test_one_degree_of_freedom_by_hand() -> None:

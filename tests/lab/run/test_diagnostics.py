@@ -231,7 +231,7 @@ class Run:
             steps = norm(np.diff([path[lane] for path in self.thetas], axis=0), axis=1)
             found["tracking_bound"] = theory.tracking_bound(
                 h.gamma, depth, float(steps[-depth:].sum()), k_mu=naive.constants(self.link, e.S, e.L)[0], S=e.S, L=e.L,
-                lam=e.lam, dim=e.dim, kind="orthogonal" if self.environment.orthogonal else "general",
+                lam=e.lam, dim=e.dim, arm_geometry="orthogonal" if self.environment.orthogonal else "general",
             )  # fmt: skip
         return found
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from windvane.environments import FixedArms
 from windvane.lab.spec.example import write_example
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, Spec
 from windvane.lab.spec.field_types import PARTS
@@ -64,13 +65,16 @@ def test_the_example_shows_every_kind_and_key():
 
 
 def test_the_example_lists_every_registered_policy():
-    """Each can be used: the example is valid with it in place of OFUL."""
+    """Each can be used: the example is valid with it in place of OFUL, with fixed arms if it needs them."""
     text = " ".join(line[2:] for line in EXAMPLE.splitlines() if line.startswith("# "))
     listed = re.search(r"policy is one of (.*?), or a class of yours", text).group(1)
     assert listed.split(", ") == list(POLICIES)
     for name in POLICIES:
         spec = Spec.parse(EXAMPLE.replace('policy = "OFUL"', f'policy = "{name}"\nlabel = "this one"'))
-        spec.policies[0].check(spec.environments[0].build(horizon=spec.horizon, lanes=1, seed=0))
+        world = spec.environments[0]
+        if POLICIES[name].needs_one_hot:
+            world = dataclasses.replace(world, arms=FixedArms([[1, 0], [0, 1]]))
+        spec.policies[0].check(world.build(horizon=spec.horizon, lanes=1, seed=0))
 
 
 def test_the_lines_of_the_example_fit():

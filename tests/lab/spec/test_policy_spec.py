@@ -46,7 +46,7 @@ def test_a_policy_is_given_what_the_environment_knows():
 def test_the_recommended_discount_follows_the_settings():
     environment = an_environment(intercept=0.5)
     policy = PolicySpec("D-LinUCB", settings={"arm_geometry": "general", "horizon": 1000}).build(environment)
-    expected = [theory.discount(horizon=1000, drift=B, dim=3, kind="general") for B in environment.variation]
+    expected = [theory.discount(horizon=1000, drift=B, dim=3, arm_geometry="general") for B in environment.variation]
     assert policy.info().gamma.tolist() == expected
     guessed = PolicySpec("D-LinUCB", settings={"drift": 2.0}).build(environment)
     assert guessed.info().gamma.tolist() == [theory.discount(horizon=200, drift=2.0, dim=3)] * 3

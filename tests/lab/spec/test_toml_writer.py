@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 import re
 
@@ -19,9 +20,14 @@ from support.spec_objects import (
     a_spec,
     half_turn,
     make_link,
+    refused,
     rotation,
 )
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
+from windvane.lab import simulate
+from windvane.lab.results.folder import FolderError
+from windvane.lab.run.build import FILLED_ALWAYS
+from windvane.lab.spec import toml_writer
 from windvane.lab.spec.example import wobble
 from windvane.lab.spec.experiment_spec import (
     EnvironmentSpec,
@@ -33,6 +39,7 @@ from windvane.lab.spec.experiment_spec import (
 )
 from windvane.links import Logistic
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+from windvane.policies.registry import POLICIES, Signature
 
 NAMED = "support.spec_objects:half_turn"
 unit = st.floats(0.01, 1.0)
@@ -71,6 +78,7 @@ FIELDS = {
     "arms": {
         **{kind: optional(count=counts) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")},
         "fixed": st.fixed_dictionaries({"arms": st.lists(vector, min_size=1, max_size=20)}),
+        "drawn-once": optional(law=st.sampled_from(["sphere", "gaussian"]), count=counts),
         "come-and-go": optional(law=st.sampled_from(["ball", "sphere", "cube"]), lifetime=counts, presence=unit),
     },
     "rewards": {
@@ -172,6 +180,86 @@ def test_what_is_written_reads_as_the_same_spec(spec):
     assert pickle.loads(pickle.dumps(spec)) == spec
 
 
+# --- policies of the package, with any of their settings --------------------------------------------------------------
+
+CANDIDATES = [None, "none", 0.5, 1, 2.0, 10, 40, True, "general", "anytime", [0.5, 2.0], [4.0, float("inf")]]
+WORLD = EnvironmentSpec("a", rotation(), ARM_LAWS["ball"]())
+
+
+def accepts(name, settings_):
+    """Whether the policy can be built with these settings."""
+    try:
+        a_spec(policies=[PolicySpec(name, settings=settings_)]).check()
+    except SpecError:
+        return False
+    return True
+
+
+@functools.cache
+def list_accepted(name):
+    """Return the pairs of a setting and a value that the policy accepts, each alone."""
+    settings_ = set(Signature(POLICIES[name]).names) - {*FILLED_ALWAYS, "truth"}
+    pairs = [(setting, value) for setting in sorted(settings_) for value in CANDIDATES]
+    return [pair for pair in pairs if accepts(name, dict([pair]))]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_stored_spec_is_the_same_experiment(name, data):
+    """Whatever settings the policy accepts: the text reads as an equal spec that builds an equal policy."""
+    chosen = data.draw(st.lists(st.sampled_from(list_accepted(name)), max_size=4, unique_by=lambda pair: pair[0]))
+    spec = a_spec(environments=[WORLD], policies=[PolicySpec(name, settings=dict(chosen))])
+    again = Spec.parse(spec.to_toml())
+    assert again == spec
+    assert again.fingerprint() == spec.fingerprint()
+    if accepts(name, dict(chosen)):
+        built = [each.policies[0].build(WORLD.build(horizon=300, lanes=2, seed=1)) for each in (spec, again)]
+        assert repr(built[0]) == repr(built[1])
+
+
+def test_every_policy_accepts_some_settings():
+    """And one that learns the scale accepts None for it."""
+    assert all(list_accepted(name) for name in POLICIES if name != "UniformRandom")
+    assert ("S", None) in list_accepted("AdaptiveGLMUCB")
+
+
+def test_a_folder_can_be_run_again_from_its_spec(tmp_path):
+    policies_ = [PolicySpec("AdaptiveGLMUCB", label=f"S={S}", settings={"S": S}) for S in (None, "none", 0.5)]
+    policies_.append(PolicySpec("AdaptiveGLMUCB", settings={"memories": [32, float("inf")]}, sweep={"S": [None, 2.0]}))
+    spec = a_spec(environments=[WORLD], policies=policies_, runs=2, horizon=60)
+    first = simulate(spec, tmp_path / "first", jobs=1)
+    again = simulate(Spec.read(tmp_path / "first" / "spec.toml"), tmp_path / "again", jobs=1)
+    for one, other in zip(first.entries, again.entries, strict=True):
+        assert one.label == other.label
+        assert np.array_equal(one.regret, other.regret)
+    by_label = {entry.label: entry for entry in first.entries}
+    assert np.array_equal(by_label["S=None"].regret, by_label["S=none"].regret)
+    assert not np.array_equal(by_label["S=None"].regret, by_label["S=0.5"].regret)
+    assert {"AdaptiveGLMUCB S=none", "AdaptiveGLMUCB S=2"} <= by_label.keys()
+
+
+def test_what_would_read_as_another_spec_is_not_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(Spec, "to_toml", lambda self: toml_writer.write(dataclasses.replace(self, runs=self.runs + 1)))
+    with rejects(error=FolderError, path=tmp_path / "spec.toml", code="other_spec"):
+        simulate(a_spec(runs=1, horizon=20), tmp_path, jobs=1)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**64), [1, 2**70]])
+def test_integers_that_other_readers_could_not_represent_are_refused(value):
+    with rejects(error=SpecError):
+        PolicySpec(Anything, settings={"a": value})
+
+
+def test_none_is_refused_where_a_text_is_needed():
+    """The class could mean the text "none"; what it would get is None."""
+    with refused("settings.confidence", mention="stands for None"):
+        PolicySpec("BVD-GLM-UCB", settings={"confidence": "none"})
+    with refused("sweep.confidence[1]", mention="stands for None"):
+        PolicySpec("BVD-GLM-UCB", sweep={"confidence": ["anytime", None]})
+
+
 def test_what_is_written_is_readable():
     spec = Spec.parse(BASE.replace("  [0.0, 1.0],\n", "  [0.0, 1.0],\n" * 9))
     text = spec.to_toml()
@@ -195,7 +283,9 @@ def test_what_can_be_imported_is_kept_by_name():
     assert PolicySpec("BVD-GLM-UCB", settings={"link": FLAT}).settings["link"] == "support.spec_objects:FLAT"
 
 
-def test_what_cannot_be_imported_is_left_out_with_a_comment():
+def test_what_cannot_be_imported_is_left_out_and_the_text_is_no_spec():
+    """With it, another experiment would run: without a setting, for example."""
+
     class Local(Anything):
         pass
 
@@ -203,10 +293,11 @@ def test_what_cannot_be_imported_is_left_out_with_a_comment():
     environment = EnvironmentSpec("a", drift, ARM_LAWS["ball"](), link=make_link())
     spec = a_spec(environments=[environment], policies=[PolicySpec(Local, settings={"hook": lambda: 1, "none": None})])
     text = spec.to_toml()
-    for name in ("drift", "link", "policy", r"settings\.hook", r"settings\.none"):
+    for name in ("drift", "link", "policy", r"settings\.hook"):
         assert re.search(rf"^# {name}: .* cannot be written as TOML; omitted$", text, re.MULTILINE)
-    with rejects(error=SpecError, path=("environments", 0, "drift")):
+    with rejects(error=SpecError, path=("incomplete",), where="spec:1") as caught:
         Spec.parse(text)
+    assert "policies[0].settings.hook" in caught.value.problem
     assert spec.policies[0].name == "Local"
     spec.check()
     assert spec.fingerprint() == spec.fingerprint()

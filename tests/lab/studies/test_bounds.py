@@ -28,8 +28,8 @@ def test_the_papers_experiment() -> None:
     )  # fmt: skip
     assert found.orthogonal.gamma == pytest.approx(0.995908, abs=1e-6)
     assert found.trivial == 3000.0
-    for kind, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
-        assert bound.gamma == theory.discount(**PAPER, kind=kind)
+    for arm_geometry, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
+        assert bound.gamma == theory.discount(**PAPER, arm_geometry=arm_geometry)
         assert bound.total == pytest.approx(bound.learning + bound.truncation + bound.tracking)
         assert bound.total > found.trivial
     assert found.general.total > found.orthogonal.total
@@ -42,8 +42,8 @@ def test_every_constant_reaches_the_theorems() -> None:
     found = evaluate(**PAPER, link="probit", **constants, delta=0.01, gamma=0.97)
     k = {"k_mu": found.constants.k_mu, "c_mu": found.constants.c_mu}
     problem = theory.Problem(**PAPER, **k, **constants)
-    for kind, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
-        assert bound == theory.regret_bound(problem, delta=0.01, gamma=0.97, kind=kind)
+    for arm_geometry, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
+        assert bound == theory.regret_bound(problem, delta=0.01, gamma=0.97, arm_geometry=arm_geometry)
     assert found.unknown_drift == theory.regret_bound_unknown_drift(problem, confidence="horizon")
     assert found.trivial == pytest.approx(1.4 * 3000)
 

@@ -14,16 +14,19 @@ import pytest
 from windvane.lab.experiment import simulate
 from windvane.lab.results.results import Entry
 from windvane.lab.results.summary import compare_pair
-from windvane.lab.studies import paper
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.studies.reproductions import read_reproduction
 
 RUNS = 400
+PAPER = read_reproduction("faury2021")
+PUBLISHED = ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB")
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "reproducing.md"
 
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Entry]:
-    spec = paper.paper_spec(runs=RUNS)
-    published = dataclasses.replace(spec, policies=spec.policies[: len(paper.PUBLISHED)])
+    spec = paper_spec(runs=RUNS)
+    published = dataclasses.replace(spec, policies=spec.policies[: len(PUBLISHED)])
     results = simulate(published, tmp_path_factory.mktemp("paper") / "out")
     return {entry.policy: entry for entry in results.entries}
 
@@ -37,14 +40,15 @@ def test_the_order_is_the_published_one(entries: dict[str, Entry]) -> None:
 
 def test_the_table_of_the_documentation_is_what_comes_out(entries: dict[str, Entry]) -> None:
     """Its 50 runs are the first ones here; other processors round differently, by much less than the standard error."""
-    ends = {name: curve.mean[-1] for name, curve in paper.published_curves().items()}
-    rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+) ± ([\d.]+) \| ([\d.]+) \|", PAGE.read_text(encoding="utf-8"), re.M)
+    ends = {name: curve.mean[-1] for (_, name), curve in PAPER.curves.items()}
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Faury et al. (2021)")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+) ± ([\d.]+) \| ([\d.]+) \|", section, re.M)
     assert [row[0] for row in rows] == ["OFUL", "GLM-UCB", "D-LinUCB", "BVD-GLM-UCB"]
     for name, *numbers in rows:
         mean, error, published = map(float, numbers)
-        final = entries[name].final[: paper.RUNS]
+        final = entries[name].final[: PAPER.runs]
         assert final.mean() == pytest.approx(mean, abs=0.1 + 0.1 * error)
-        assert final.std(ddof=1) / math.sqrt(paper.RUNS) == pytest.approx(error, rel=0.05)
+        assert final.std(ddof=1) / math.sqrt(PAPER.runs) == pytest.approx(error, rel=0.05)
         assert ends[name] == pytest.approx(published, abs=0.051)
 
 
@@ -66,7 +70,7 @@ def test_the_estimate_leaves_the_admissible_set(entries: dict[str, Entry]) -> No
 
 
 def test_the_world_is_the_paper_s(entries: dict[str, Entry]) -> None:
-    T = paper.HORIZON
+    T = PAPER.horizon
     for entry in entries.values():
         np.testing.assert_allclose(entry.drift, 2 * T / 3 * math.sin(3 * math.pi / (4 * T)), rtol=1e-12)
         assert (entry.switches == T / 3).all()
@@ -78,20 +82,20 @@ def test_the_world_is_the_paper_s(entries: dict[str, Entry]) -> None:
 
 
 def test_what_differs_from_the_published_curve_is_said(entries: dict[str, Entry]) -> None:
-    found = {a.policy: a for a in paper.compare_with_published(list(entries.values()))}
+    found = {comparison.policy: comparison for comparison in PAPER.compare(list(entries.values()))}
     bvd = found["BVD-GLM-UCB"]
     assert min(bvd.errors) > 10  # the formulas taken literally do not give the published curve
     assert "BVD-GLM-UCB differs: " in str(bvd)
     assert "against the published 19.9 / 43.6 / 59.1" in str(bvd)
     assert bvd.ours[-1] == pytest.approx(entries["BVD-GLM-UCB"].final.mean())
-    curves = paper.published_curves()
     for t, values in {1000: (57.95, 39.78, 12.08, 19.87), 2000: (112.12, 71.44, 56.82, 43.57)}.items():
-        at = [float(curves[name].mean[curves[name].rounds == t][0]) for name in paper.PUBLISHED]
+        curves = [PAPER.curves["", name] for name in PUBLISHED]
+        at = [float(curve.mean[curve.rounds == t][0]) for curve in curves]
         assert at == pytest.approx(values)
 
 
 def test_half_the_bonus_comes_near_the_published_curve_of_bvd(tmp_path: Path) -> None:
-    spec = paper.paper_spec(runs=50, bonus_scale=0.5)
+    spec = paper_spec(runs=50, bonus_scale=0.5)
     alone = dataclasses.replace(spec, policies=[p for p in spec.policies if p.policy == "BVD-GLM-UCB"])
     (entry,) = simulate(alone, tmp_path / "out").entries
     assert 50 < entry.final.mean() < 65

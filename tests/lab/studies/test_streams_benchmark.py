@@ -239,9 +239,10 @@ def test_only_policies_that_finished_everywhere_are_ranked() -> None:
 # --- the benchmark ----------------------------------------------------------------------------------------------------
 
 
-def test_the_benchmark_is_every_policy_that_needs_no_truth(folder: Path) -> None:
+def test_the_benchmark_is_every_policy_that_can_run(folder: Path) -> None:
     one, two = streams_experiments([folder / "one.csv", folder / "two.csv"], rows=40, runs=3, seed=4, S=2.0)
-    assert [policy.name for policy in one.spec.policies] == [name for name in POLICIES if name != "Oracle"]
+    chosen = [name for name, cls in POLICIES.items() if not cls.needs_truth and not cls.needs_one_hot]
+    assert [policy.name for policy in one.spec.policies] == chosen
     assert (one.spec.horizon, one.spec.runs, one.spec.seed, one.classes, one.dim) == (40, 3, 4, 2, 11)
     assert (one.file.name, two.file.name) == ("one", "two")
     assert one.file.sha256 == LabelledStream.read(folder / "one.csv").sha256
@@ -253,7 +254,7 @@ def test_the_benchmark_is_every_policy_that_needs_no_truth(folder: Path) -> None
     for wrong in ([], [folder / "one.csv", folder / "sub/../one.csv"]):
         with rejects("files"):
             streams_experiments(wrong)
-    for names in (["UniformRandom"], ["Oracle"], ["nobody"]):
+    for names in (["UniformRandom"], ["Oracle"], ["nobody"], ["OFUL", "Oracle"], ["OFUL", "SW-UCB"]):
         with rejects("policies"):
             streams_experiments([folder / "one.csv"], policies=names)
 

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.lab.figures.description import Axis, Figure, Mark, Panel, Series, Strip, Ticks, log_ticks, row_axis
-from windvane.lab.figures.style import BETTER, FIXED, INK, MUTED, PALETTE, WORSE, Look, tidy
+from windvane.lab.figures.over_time_figure import PublishedCurves, published_final
+from windvane.lab.figures.style import BETTER, FIXED, INK, MUTED, PALETTE, WORSE, Look, looks, tidy
+from windvane.lab.results.summary import summarise_entry
 
 if TYPE_CHECKING:
     from windvane.lab.results.leaderboard import LeaderboardRow
+    from windvane.lab.results.results import Entry
     from windvane.lab.results.summary import Difference
     from windvane.lab.studies.no_tuning import Comparison
     from windvane.lab.studies.rates import Slope
@@ -117,6 +120,31 @@ def slopes_figure(slopes: Sequence[Slope], *, title: str = "") -> Figure:
     x = Axis("Rounds T (log scale)", "log", ticks=Ticks(T, [f"{t:,.0f}" for t in T]), has_grid=True, value="T")
     y = Axis("Final regret (log scale)", "log", low, high, log_ticks(low, high, 6), has_grid=True, value="regret")
     return Figure([Panel(x, y, marks)], tidy(title, 90), (7.0, 4.4), legend="below")
+
+
+def horizons_figure(entries: Sequence[Entry], published: PublishedCurves, *, title: str = "") -> Figure:
+    """Return final regret against the horizon on log axes, each policy beside what was published of it (dashed)."""
+    marks: list[Mark] = []
+    groups: dict[str, list[Entry]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.horizon):
+        groups.setdefault(entry.label, []).append(entry)
+    values = []
+    for (name, group), look in zip(groups.items(), looks([group[0] for group in groups.values()]), strict=True):
+        T = np.array([entry.horizon for entry in group])
+        mean, se = np.array([(row.mean, row.se) for row in map(summarise_entry, group)]).T
+        theirs = np.array([published_final(entry, published) for entry in group])
+        line = Series(T, mean, look.colour, tidy(name), "mean", 1.4, marker=look.marker)
+        marks.append(replace(line, low=mean - se, high=mean + se))
+        if np.isfinite(theirs).any():
+            dashed = Series(T, theirs, look.colour, f"{tidy(name)}, published", "published", 1.1, "dashed")
+            marks.append(replace(dashed, marker=look.marker, is_filled=False))
+        values.append(np.concatenate([mean, theirs[np.isfinite(theirs)]]))
+    low, high = 0.7 * float(np.concatenate(values).min()), 1.4 * float(np.concatenate(values).max())
+    T = np.array(sorted({entry.horizon for entry in entries}))
+    x = Axis("Rounds T (log scale)", "log", ticks=Ticks(T, [f"{t:,.0f}" for t in T]), has_grid=True, value="T")
+    label = "Final regret, mean ± 1 SE (log scale)"
+    y = Axis(label, "log", low, high, log_ticks(low, high, 6), has_grid=True, value="regret", form=",.1f")
+    return Figure([Panel(x, y, marks)], tidy(title, 90), legend="below")
 
 
 def _row(place: int, name: str, interval: LeaderboardRow | Difference, value: float, colour: str, role: str) -> Series:

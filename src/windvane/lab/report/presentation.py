@@ -8,11 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windvane.lab.figures.comparison_figures import difference_figure, leaderboard_figure
+from windvane.lab.figures.comparison_figures import difference_figure, horizons_figure, leaderboard_figure
 from windvane.lab.figures.description import Figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
 from windvane.lab.figures.matplotlib_renderer import KINDS, save
-from windvane.lab.figures.over_time_figure import MEAN_REWARD, MOST_BANDS, PublishedCurves, over_time_figure
+from windvane.lab.figures.over_time_figure import (
+    DEFAULT_BANDS,
+    MEAN_REWARD,
+    MOST_BANDS,
+    PublishedCurves,
+    over_time_figure,
+)
 from windvane.lab.figures.projection_figure import projection_figure
 from windvane.lab.figures.tuning_figure import tuning_figure
 from windvane.lab.report.report import write_report
@@ -20,8 +26,8 @@ from windvane.lab.results.folder import FolderError, make_slugs
 from windvane.lab.results.leaderboard import LeaderboardRow, rank_policies
 from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.results.summary import Difference, compare_entries
-from windvane.lab.studies import paper
 from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
+from windvane.lab.studies.reproductions import RECIPE, read_reproduction
 from windvane.lab.studies.streams_benchmark import explain_streams
 from windvane.lab.studies.tuned_benchmark import explain_leaderboard, read_benchmark
 from windvane.lab.studies.tuning import AXES, SweepGrid, read_sweep
@@ -36,7 +42,7 @@ FilesDrawn = Callable[[int, int], None]
 Page = dict[str, Any]
 """What :func:`write_report` is given."""
 Presented = tuple[list[LeaderboardRow], list[Path]]
-PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
+PROJECTED = "BVD-GLM-UCB"  # the paper's policy: its projection is drawn, if it took part
 
 
 def present(
@@ -46,31 +52,40 @@ def present(
     notes: Mapping[str, Sequence[str]] | None = None,
     turning: tuple[float, float] | None = None,
     published: PublishedCurves | None = None,
+    baseline: str | None = None,
+    bands: str = DEFAULT_BANDS,
     page: bool = True,
     progress: FilesDrawn | None = None,
 ) -> list[Path]:
     """Draw what suits the experiment and, if ``page``, write the report; returns the files written.
 
-    Every environment is drawn: the paper's beside the published result, a sweep with a heat map, a benchmark with its
-    leaderboard. ``heading``, ``notes``, ``turning`` and ``published`` are those of
-    :func:`~windvane.lab.report.report.write_report`. ``progress`` is called with the number of files drawn so far and
-    of all files.
+    Every environment is drawn: those of a paper beside the published result, a sweep with a heat map, a benchmark with
+    its leaderboard. ``heading``, ``notes``, ``turning`` and ``published`` are those of
+    :func:`~windvane.lab.report.report.write_report`. ``baseline`` is the policy that the others are paired with: by
+    default the first one, or the paper's own. ``bands`` says what bands about means show: "sd", "se" or "quantiles".
+    ``progress`` is called with the number of files drawn so far and of all files.
     """
     if not results.entries:
         raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
     given: Page = {"heading": heading, "notes": notes, "turning": turning, "published": published}
+    if baseline is None and results.recipe.get("name") == "paper":
+        baseline = PROJECTED
     content: Page = {
         "results": results,
         "heading": results.manifest["title"] or results.folder.resolve().name,
-        "differences": compare_entries(results.entries) if results.complete else [],
+        "differences": compare_entries(results.entries, baseline) if results.complete else [],
     }
     plan: Plan = {}
-    if results.recipe.get("name") == "paper":
+    if results.recipe.get("name") == RECIPE:
         content |= _describe_paper(results)
+        if len({entry.horizon for entry in results.entries}) > 1:
+            title = results.manifest["title"]
+            plan["horizons"] = partial(horizons_figure, results.entries, content["published"], title=title)
     elif benchmark := read_benchmark(results):
         _, plan, content = _plan_benchmark(benchmark)
     content |= {name: value for name, value in given.items() if value}
-    plan = _plan_environments(results, content.get("turning"), content.get("published")) | plan
+    content["bands"] = bands
+    plan = _plan_environments(results, content.get("turning"), content.get("published"), bands) | plan
     policies = results.manifest["policies"]
     if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
         for name, end in _file_ends(results.entries).items():
@@ -138,21 +153,19 @@ def _draw_each(plan: Plan, folder: Path, page: Page | None) -> Iterator[list[Pat
 
 
 def _describe_paper(results: Results) -> Page:
-    """Return the paper's report, beside the published result. The recipe of ``results`` has the settings."""
-    horizon, recipe = results.manifest["horizon"], results.recipe
+    """Return the report of a paper's experiment, beside the published result. The recipe has the settings."""
+    recipe = results.recipe
+    reproduction = read_reproduction(recipe["paper"])
     return {
-        "heading": "BVD-GLM-UCB and its rivals while the world turns",
-        "notes": {
-            "Where this differs from the published result": paper.describe_differences(results.entries),
-            "Readings assumed where the paper is silent": paper.list_readings(recipe["arms"], recipe["bonus_scale"]),
-        },
-        "turning": paper.turning_period(horizon),
-        "published": paper.published_curves() if horizon == paper.HORIZON else None,
+        "heading": reproduction.heading,
+        "notes": reproduction.write_notes(results.entries, recipe["arms"], recipe["bonus_scale"]),
+        "turning": reproduction.find_turning(results.manifest["horizon"]),
+        "published": reproduction.published_curves(results.entries),
     }
 
 
 def _plan_environments(
-    results: Results, turning: tuple[float, float] | None, published: PublishedCurves | None
+    results: Results, turning: tuple[float, float] | None, published: PublishedCurves | None, bands: str
 ) -> Plan:
     """Return the figures of every environment."""
     plan: Plan = {}
@@ -160,7 +173,8 @@ def _plan_environments(
     for name, entries in group_by_environment(results.entries).items():
         end = ends[name]
         title = name if end else ""
-        plan[f"regret{end}"] = partial(over_time_figure, entries, title=title, turning=turning, published=published)
+        more: dict[str, Any] = {"title": title, "turning": turning, "published": published, "bands": bands}
+        plan[f"regret{end}"] = partial(over_time_figure, entries, **more)
         able = [e for e in entries if e.path is not None and e.stages[0, 1] == e.stages[0, 1]]  # those that project
         shown = next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
         if shown is not None and shown.path is not None:

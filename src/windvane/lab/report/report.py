@@ -18,6 +18,8 @@ from windvane._files import write_atomically
 from windvane.lab.figures.comparison_figures import difference_figure
 from windvane.lab.figures.diagnostics_figure import diagnostics_figure
 from windvane.lab.figures.over_time_figure import (
+    BANDS,
+    DEFAULT_BANDS,
     MEAN_REWARD,
     REGRET,
     Measure,
@@ -54,17 +56,19 @@ def write_report(
     standings: Sequence[LeaderboardRow] = (),
     confidence: float = 0.95,
     labelled: bool = False,
+    bands: str = DEFAULT_BANDS,
 ) -> Path:
     """Write the page to ``target``, in one step.
 
-    ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, drawn in every
-    environment. ``turning``: first and last round of the drift. ``differences``: paired differences to show.
+    ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, by environment
+    and policy. ``turning``: first and last round of the drift. ``differences``: paired differences to show.
     ``standings``: a leaderboard, which comes first, with intervals at this ``confidence``. ``labelled``: all
-    environments are labelled data streams, and the page is about how often policies are right.
+    environments are labelled data streams, and the page is about how often policies are right. ``bands``: what bands
+    about means show, one of :data:`~windvane.lab.figures.over_time_figure.BANDS`.
     """
     target, entries = Path(target), results.entries
     measure = MEAN_REWARD if labelled else REGRET
-    environments, charts = _describe_environments(entries, measure, turning, published)
+    environments, charts = _describe_environments(entries, measure, turning, published, bands)
     if differences:
         charts["differences"] = _draw_differences(differences)
     with_path = [entry for entry in entries if entry.path is not None]
@@ -81,6 +85,7 @@ def write_report(
         heading=tidy(heading, 200),
         results=results,
         measure=measure,
+        bands=BANDS[bands],
         environments=environments,
         labelled=labelled,
         standings=standings,
@@ -104,12 +109,13 @@ def _describe_environments(
     measure: Measure,
     turning: tuple[float, float] | None,
     published: PublishedCurves | None,
+    bands: str,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return what the template is told about each environment, and the chart of each by its key."""
     environments, charts = [], {}
     for i, (name, group) in enumerate(group_by_environment(entries).items()):
         key = f"{measure.name.replace(' ', '-')}-{i}"
-        (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published))
+        (charts[key],) = render(over_time_figure(group, measure, turning=turning, published=published, bands=bands))
         is_labelled = measure is MEAN_REWARD
         recent = [float(recent_accuracy(entry).mean()) if is_labelled else math.nan for entry in group]
         finals = [published_final(entry, published) for entry in group]

@@ -1,4 +1,4 @@
-"""Write a table of results as CSV, Parquet, NDJSON or JSON. One cell is in memory at a time."""
+"""Write a table of results as CSV, Parquet, NDJSON or JSON, one cell in memory at a time, or the summary as LaTeX."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from windvane._files import open_atomically
 from windvane.arguments import check_choice
 from windvane.errors import ArgumentError
 from windvane.lab.results.folder import FolderError
+from windvane.lab.results.latex import write_latex
+from windvane.lab.results.results import SUMMARY
 from windvane.lab.results.stored_tables import fit_schema, unify_schemas
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
     from windvane.lab.results.results import Results
 
-FORMATS = (".csv", ".parquet", ".ndjson", ".jsonl", ".json")
+LATEX = ".tex"
+FORMATS = (".csv", ".parquet", ".ndjson", ".jsonl", ".json", LATEX)
 
 
 def export(results: Results, path: str | PathLike[str], table: str = "runs") -> Path:
@@ -29,9 +32,10 @@ def export(results: Results, path: str | PathLike[str], table: str = "runs") -> 
     results
         What :func:`windvane.lab.open` returns.
     path
-        A file that ends in .csv, .parquet, .ndjson (or .jsonl) or .json. It is replaced atomically if it exists.
+        A file that ends in .csv, .parquet, .ndjson (or .jsonl), .json or .tex. It is replaced atomically if it exists.
     table
-        "runs", "curves", "paths" or "summary", as in :meth:`Results.table`.
+        "runs", "curves", "paths" or "summary", as in :meth:`Results.table`. LaTeX is for the summary: a row per policy
+        and a column per environment, with mean regret and standard error.
 
     Returns
     -------
@@ -52,13 +56,17 @@ def export(results: Results, path: str | PathLike[str], table: str = "runs") -> 
     ending = check_choice("path", path.suffix.lower(), FORMATS)
     if path.resolve().is_relative_to(results.folder.resolve()):
         raise ArgumentError("path", str(path), f"outside of {results.folder}, which holds the results themselves")
+    if ending == LATEX:
+        check_choice("table", table, (SUMMARY,))
     # Cells can differ in their columns, so all of them are read once for the schema before anything is written.
     widths = _measure_lists(results.iterate_tables(table)) if ending == ".csv" else {}
     schema = unify_schemas(_flatten(part, widths).schema for part in results.iterate_tables(table))
     parts = (fit_schema(_flatten(part, widths), schema) for part in results.iterate_tables(table))
     try:
         with open_atomically(path) as file:
-            if ending == ".csv":
+            if ending == LATEX:
+                file.write(write_latex(results).encode())
+            elif ending == ".csv":
                 _write_csv(file, parts, schema)
             elif ending == ".parquet":
                 _write_parquet(file, parts, schema)

@@ -110,6 +110,7 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
         all(isinstance(manifest[key], int) for key in ("seed", "runs", "horizon"))
         and all(isinstance(text, str) for text in texts)
         and all(isinstance(point, dict) for policy in policies for point in policy["variants"])
+        and all(isinstance(policy.get("told_S", []), list) for policy in policies)  # an older folder has none
         and all(0 <= c.environment < len(environments) and 0 <= c.policy < len(policies) for c in cells)
         and isinstance(manifest["versions"], dict)
         and isinstance(manifest.get("own_modules", {}), dict)  # an older folder has none
@@ -120,8 +121,15 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
 def describe_experiment(spec: Spec) -> dict[str, Any]:
     """Return the part of the manifest that follows from the spec and the versions."""
     parts = [*spec.policies, *spec.environments]
+    simulated = [environment.name for environment in spec.environments if environment.kind == "simulated"]
     policies = [
-        {"name": policy.name, "variants": policy.variants, "told": list(policy.told or ())} for policy in spec.policies
+        {
+            "name": policy.name,
+            "variants": policy.variants,
+            "told": list(policy.told or ()),
+            "told_S": simulated if policy.has_optional_S else [],  # the environments in which it is
+        }
+        for policy in spec.policies
     ]
     return {
         "format": FORMAT,

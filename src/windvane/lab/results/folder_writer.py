@@ -44,6 +44,7 @@ from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import build_tables, encode_parquet
 from windvane.lab.spec.spec_differences import Differences, list_differences
+from windvane.lab.spec.toml_writer import list_unwritable
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -98,7 +99,7 @@ class FolderWriter:
         ``recipe`` replaces the one in the manifest of a continued experiment, unless it is None.
         """
         path, spec = self.folder / "manifest.json", self.folder / "spec.toml"
-        content, own = self.spec.to_toml().encode(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
+        content, own = self._encode_spec(), {"title": self.spec.title, "recipe": check_recipe(recipe)}
         manifest = {**self._core, **own, "command": command, **_stamp("begun")}
         is_new, stored = not path.exists(), None
         if is_new:
@@ -126,6 +127,13 @@ class FolderWriter:
                 write_atomically(spec, content)
             if manifest != stored:
                 write_atomically(path, _encode_json(manifest))
+
+    def _encode_spec(self) -> bytes:
+        """Return the content of spec.toml; an error if it would be read as another spec."""
+        text = self.spec.to_toml()
+        if not list_unwritable(self.spec) and type(self.spec).parse(text) != self.spec:
+            raise FolderError(self.folder / "spec.toml", "other_spec", "would be read as another spec than this one")
+        return text.encode()
 
     def _clear(self, *, everything: bool, notes: bool) -> None:
         """Remove temporary files of a killed run, and nothing else; follow no links.

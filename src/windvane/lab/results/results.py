@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from windvane.lab.spec.policy_spec import label_variant
 if TYPE_CHECKING:
     import pyarrow
 
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
     from windvane.lab.spec.experiment_spec import Spec
 
 # Columns of "curves" that are neither names nor diagnostics. Every stored table may also have columns "sweep_NAME".
@@ -30,6 +31,7 @@ _CURVES = {"variant", "run", "round", "regret"}
 _SWEEP = "sweep_"
 _NAMES = ("environment", "policy")
 SUMMARY = "summary"  # the name of the table that is computed, not stored
+OTHER_SPEC = "is not the spec that these results were made from"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Entry:
     horizon: int
     lanes: npt.NDArray[np.int64]  # run ids, ascending
     rounds: npt.NDArray[np.int64]
-    regret: Array  # [n, R], cumulative pseudo-regret
+    regret: Array  # [n, R], cumulative regret: sums of differences of means, not of rewards
     reward: Array  # [n]
     drift: Array  # [n], B_T
     switches: npt.NDArray[np.int64]
@@ -52,7 +54,7 @@ class Entry:
     microseconds: float  # per run and round, select and update together
     path: ThetaPath | None = None
     diagnostics: dict[str, Array] = field(default_factory=dict)
-    told: tuple[str, ...] = ()  # what the experiment told the policy exactly, such as "drift"
+    told: tuple[str, ...] = ()  # what the experiment told the policy exactly though it can do without, such as "drift"
 
     @property
     def label(self) -> str:
@@ -111,9 +113,22 @@ class Results:
 
         spec = Spec.read(self.folder / "spec.toml", check=False)
         if spec.fingerprint() != self.manifest["fingerprint"]:
-            problem = "is not the spec that these results were made from"
-            raise FolderError(self.folder / "spec.toml", "other_spec", problem)
+            raise FolderError(self.folder / "spec.toml", "other_spec", OTHER_SPEC)
         return spec
+
+    @cached_property
+    def environments(self) -> Sequence[AnyEnvironmentSpec]:
+        """The environments as ``spec.toml`` describes them. Nothing is imported or built, in contrast to :attr:`spec`.
+
+        So they can be read where policies of one's own are missing, or have changed since.
+        """
+        from windvane.lab.spec.experiment_spec import Spec
+
+        path = self.folder / "spec.toml"
+        environments = Spec.read(path, check=False).environments
+        if [environment.name for environment in environments] != self.manifest["environments"]:
+            raise FolderError(path, "other_spec", OTHER_SPEC)
+        return environments
 
     @classmethod
     def open(cls, folder: str | Path) -> Results:
@@ -188,6 +203,7 @@ def _make_entries(
     seconds, lane_rounds = (sum(getattr(cell, name) for cell, _ in cells) for name in ("seconds", "lane_rounds"))
     rounds = curves["round"][: len(curves["round"]) // len(runs["run"])].copy()  # those of any run are the same
     entries, count = [], len(policy["variants"])
+    told = (*policy["told"], *(["S"] if environment in policy.get("told_S", ()) else ()))
     places = zip(*(_find_variants(columns, count) for columns in (curves, runs, paths)), strict=True)
     for variant, (in_curves, in_runs, in_paths) in zip(policy["variants"], places, strict=True):
         by_run: dict[str, Any] = {name: column[in_runs].copy() for name, column in runs.items()}
@@ -196,7 +212,7 @@ def _make_entries(
         by_round = {name: column[in_curves].reshape(-1, len(rounds)).copy() for name, column in curves.items()}
         entry = Entry(
             environment=environment, policy=policy["name"], variant=variant, horizon=manifest["horizon"],
-            told=tuple(policy["told"]), microseconds=1e6 * seconds / lane_rounds, path=_make_path(paths, in_paths),
+            told=told, microseconds=1e6 * seconds / lane_rounds, path=_make_path(paths, in_paths),
             rounds=rounds, regret=by_round["regret"], lanes=by_run["run"], reward=by_run["total_reward"],
             **{name: by_run[name] for name in ("drift", "switches", "gamma", "outside")},
             stages=np.stack([by_run[f"stage_{i}"] for i in range(STAGES)], axis=1),

@@ -2,7 +2,8 @@
 
 All policies of an experiment see the same arms and the same noise in run i, so differences are taken run by run. What
 the runs have in common cancels, and the interval of a paired difference is far shorter than the two standard errors
-suggest. Intervals and p-values are Student's, with n - 1 degrees of freedom, exact for normal differences.
+suggest. Intervals and p-values are Student's, with n - 1 degrees of freedom, exact for normal differences. With several
+differences, verdicts go by p-values that are corrected for their number.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
 
-TOLD = {"drift": "B_T", "switches": "changes"}  # what a policy can be told, and what tables call it
+TOLD = {"drift": "B_T", "switches": "changes", "S": "S"}  # what a policy can be told, and what tables call it
+NOT_SIGNIFICANT = "no significant difference"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Row:
     label: str
     policy: str
     variant: dict[str, Any]
-    told: tuple[str, ...]  # what the experiment told the policy exactly: "drift", "switches"
+    told: tuple[str, ...]  # what the experiment told the policy exactly though it can do without: "drift", "S", ...
     runs: int
     mean: float
     se: float  # of the mean; nan for one run, as sd
@@ -63,18 +65,42 @@ class PairingError(WindvaneError, ValueError):
 
 @dataclass(frozen=True)
 class Difference:
-    """Final regret of ``label`` minus that of ``baseline``, run by run over the ``n`` runs that both have."""
+    """Final regret of a policy minus that of the baseline, run by run over the runs that both have.
+
+    Parameters
+    ----------
+    environment, label, baseline
+        Where the policy ``label`` is compared with ``baseline``.
+    n
+        Number of runs that both have. They share arms and random numbers.
+    mean, se
+        Mean difference, below 0 if the policy is better, and its standard error. ``se``, ``low``, ``high`` and the
+        p-values are nan for one run.
+    low, high
+        The confidence interval of the mean difference: paired Student t with n - 1 degrees of freedom. It holds for
+        this difference alone, however many there are.
+    won
+        The share of runs in which the policy had less regret; an equal one counts half.
+    p
+        Of the two-sided paired t test of "the mean difference is 0".
+    p_adjusted
+        The same, corrected for all differences of the comparison (:func:`adjust_holm`).
+    verdict
+        "better" or "worse" if ``p_adjusted`` is below 1 - confidence, else "no significant difference".
+    """
 
     environment: str
     label: str
     baseline: str
     n: int
     mean: float
-    se: float  # se, low, high and p are nan for one run
+    se: float
     low: float
     high: float
-    won: float  # share of runs in which ``label`` had less regret; an equal one counts half
-    p: float  # two-sided, of "the mean difference is 0"
+    won: float
+    p: float
+    p_adjusted: float
+    verdict: str
 
 
 def measure_spread(values: Array) -> tuple[float, float]:
@@ -98,9 +124,9 @@ def build_summary_table(results: Results) -> pyarrow.Table:
     columns |= {"told": [format_told(row.told) for row in rows]}
     variants, stages = columns.pop("variant"), columns.pop("stages")
     for name in dict.fromkeys(name for variant in variants for name in variant):
-        values = [variant.get(name) for variant in variants]
-        is_column = is_plain(value for value in values if value is not None)
-        columns[f"sweep_{name}"] = values if is_column else [v if v is None else json.dumps(v) for v in values]
+        is_column = is_plain(variant[name] for variant in variants if name in variant)  # None is a value as others
+        encode = (lambda value: value) if is_column else json.dumps
+        columns[f"sweep_{name}"] = [encode(v[name]) if name in v else None for v in variants]
     return pa.table(columns | {f"stage_{i}": share for i, share in enumerate(zip(*stages, strict=True))})
 
 
@@ -125,7 +151,9 @@ def compare_entries(
 ) -> list[Difference]:
     """Compare every entry with the ``baseline`` (a label; default: the first entry) of its environment.
 
-    The entries must belong to one experiment, or come from :func:`~windvane.lab.results.summary.align`.
+    The entries must belong to one experiment, or come from :func:`~windvane.lab.results.summary.align`. Verdicts go by
+    p-values that are corrected for the number of all differences (Holm), so that at most a share 1 - ``confidence`` of
+    experiments in which no policy differs has a verdict other than "no significant difference".
     """
     level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     differences = []
@@ -135,7 +163,34 @@ def compare_entries(
             raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
         base = candidates[0] if baseline is None else by_label[baseline]
         differences += [compare_pair(entry, base, level) for entry in candidates if entry is not base]
-    return differences
+    adjusted = adjust_holm([difference.p for difference in differences])
+    return [
+        replace(difference, p_adjusted=p, verdict=_judge(difference.mean, p, level))
+        for difference, p in zip(differences, adjusted, strict=True)
+    ]
+
+
+def adjust_holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values that are corrected for their number by Holm's method (1979); nan stays nan and does not count.
+
+    If those below a level are called significant, the probability of any false one is at most this level, however the
+    tests depend on each other.
+
+    >>> adjust_holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    known = sorted((p, index) for index, p in enumerate(p_values) if not math.isnan(p))
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for place, (p, index) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - place) * p))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _judge(mean: float, p: float, confidence: float) -> str:
+    """Return the verdict on a mean difference with this p-value."""
+    is_significant = p < 1.0 - confidence  # false for nan
+    return NOT_SIGNIFICANT if not is_significant else "better" if mean < 0 else "worse"
 
 
 def compare_pair(entry: Entry, base: Entry, confidence: float = 0.95) -> Difference:
@@ -158,7 +213,8 @@ def compare_pair(entry: Entry, base: Entry, confidence: float = 0.95) -> Differe
         half = se * float(stdtrit(n - 1, 0.5 + 0.5 * confidence))
         p = 2.0 * float(stdtr(n - 1, -abs(mean) / se)) if se > 0.0 else float(mean == 0.0)
     won = float(np.mean((gaps < 0.0) + 0.5 * (gaps == 0.0)))
-    return Difference(entry.environment, entry.label, base.label, n, mean, se, mean - half, mean + half, won, p)
+    interval, verdict = (mean - half, mean + half), _judge(mean, p, confidence)
+    return Difference(entry.environment, entry.label, base.label, n, mean, se, *interval, won, p, p, verdict)
 
 
 def align(several: Sequence[Results]) -> list[Entry]:
@@ -189,16 +245,26 @@ def align(several: Sequence[Results]) -> list[Entry]:
 
 
 def _check_same(environment: str, first: Results, second: Results) -> None:
-    """Check that seed, horizon and environment are equal; the code that made the results may differ."""
+    """Check that seed, horizon and environment are equal; windvane and the code of policies may differ."""
     pair = str(first.folder), str(second.folder), environment
     for key in ("seed", "horizon"):
         if first.manifest[key] != second.manifest[key]:
             raise PairingError(*pair, key, f"the {key} is {first.manifest[key]} and {second.manifest[key]}")
-    worlds = ({world.name: world for world in results.spec.environments} for results in (first, second))
+    worlds = ({world.name: world for world in results.environments} for results in (first, second))
     ours, theirs = (_omit_path(by_name[environment]) for by_name in worlds)
     if ours != theirs:
         differ = [f.name for f in fields(ours) if getattr(ours, f.name) != getattr(theirs, f.name, None)]
         raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
+    before, now = (results.manifest.get("own_modules", {}) for results in (first, second))
+    if changed := [module for module in _list_modules(ours) if before.get(module) != now.get(module)]:
+        raise PairingError(*pair, "environment", f"they were made with different code in the module {changed[0]}")
+
+
+def _list_modules(environment: AnyEnvironmentSpec) -> list[str]:
+    """Return the modules of the user that an environment names, as in ``drift = {..., function = "module:name"}``."""
+    values = [getattr(environment, name, None) for name in ("make", "arms", "link")]
+    values.append(getattr(getattr(environment, "drift", None), "function", None))
+    return [value.partition(":")[0] for value in values if isinstance(value, str) and ":" in value]
 
 
 def _omit_path(environment: AnyEnvironmentSpec) -> AnyEnvironmentSpec:

@@ -5,6 +5,10 @@ The experiment fills in what the environment knows, as far as the class of a pol
 what else it is told, which nobody knows in practice: the exact B_T ("drift") and number of changes ("switches") of
 every run. A class that takes ``gamma`` but not ``drift`` gets the discount that theory recommends for B_T
 (:func:`windvane.theory.discount`, for the arms that its ``arm_geometry`` names).
+
+A policy that knows arms by their index (``needs_one_hot``) runs where every round has the same K arms in the same
+order. It is shown the K unit vectors (:func:`list_unit_vectors`), and ``dim`` is K. The drift that it is told is a
+bound on how far the mean rewards move: k_mu L B_T.
 """
 
 from __future__ import annotations
@@ -138,9 +142,13 @@ def build_policy(
     settings = {**spec.settings, **shared}
     if "link" in settings:
         settings["link"] = resolve_link("link", settings["link"])
+    needs_one_hot = getattr(signature.cls, "needs_one_hot", False)
+    if needs_one_hot and not environment.has_fixed_arms:
+        expected = "one that chooses by features, because the arms of this environment are not the same in every round"
+        raise ArgumentError("policy", spec.policy, expected)
     learns_scale = not environment.has_theta and signature.may_be_none("S")
     arguments: dict[str, Any] = {
-        "dim": environment.dim,
+        "dim": environment.round(1).means.shape[1] if needs_one_hot else environment.dim,
         "link": environment.link,
         "S": None if learns_scale else environment.S,
         "L": environment.L,
@@ -153,7 +161,25 @@ def build_policy(
     }
     told = find_told(signature, {*spec.settings, *spec.sweep}) if spec.told is None else spec.told
     arguments |= _tell(signature, environment, told, arguments)
-    return signature.cls(**{name: value for name, value in arguments.items() if signature.accepts(name)})
+    policy = signature.cls(**{name: value for name, value in arguments.items() if signature.accepts(name)})
+    _check_rewards(policy, spec.policy, environment)
+    return policy
+
+
+def _check_rewards(policy: Any, name: Any, environment: AnyEnvironment) -> None:
+    """Raise unless a policy of ours accepts every reward of the environment."""
+    low, high = environment.reward_range
+    least, most = getattr(policy, "accepted_rewards", (low, high))
+    if not least <= low <= high <= most:
+        expected = f"one that accepts the rewards of this environment, in [{low:g}, {high:g}]"
+        raise ArgumentError("policy", name, expected, got=f"{name}, which accepts those in [{least:g}, {most:g}]")
+
+
+def list_unit_vectors(policy: Policy, environment: AnyEnvironment) -> Array | None:
+    """Return the arms of every round as a policy sees them that knows them by their index, [lanes, K, K]; else None."""
+    if not getattr(policy, "needs_one_hot", False):
+        return None
+    return np.tile(np.eye(policy.dim), (environment.lanes, 1, 1))
 
 
 def _tell(
@@ -161,18 +187,24 @@ def _tell(
 ) -> dict[str, Any]:
     """Return the arguments with the truth about the environment."""
     truths: dict[str, Any] = {"drift": environment.variation, "switches": environment.switches}
+    if getattr(signature.cls, "needs_one_hot", False):
+        truths["drift"] = (
+            environment.link.constants(environment.S, environment.L).k_mu * environment.L * truths["drift"]
+        )
     told_arguments = {name: truths[name] for name in told if name in signature.names}
     if "drift" in told and not told_arguments:
-        kind = arguments.get("arm_geometry", getattr(signature.cls, "arm_geometry", theory.KINDS[0]))
-        told_arguments["gamma"] = _recommend_discounts(environment, arguments["horizon"], kind)
+        default = getattr(signature.cls, "arm_geometry", theory.ARM_GEOMETRIES[0])
+        arm_geometry = arguments.get("arm_geometry", default)
+        told_arguments["gamma"] = _recommend_discounts(environment, arguments["horizon"], arm_geometry)
     if getattr(signature.cls, "needs_truth", False):
         told_arguments["truth"] = environment.means
     return told_arguments
 
 
-def _recommend_discounts(environment: AnyEnvironment, horizon: int, kind: str) -> Array:
+def _recommend_discounts(environment: AnyEnvironment, horizon: int, arm_geometry: str) -> Array:
     """Return the recommended gamma for the exact B_T of each lane."""
-    check_choice("arm_geometry", kind, theory.KINDS)
+    check_choice("arm_geometry", arm_geometry, theory.ARM_GEOMETRIES)
     drifts = environment.variation.tolist()
-    gammas = {B: theory.discount(horizon=horizon, drift=B, dim=environment.dim, kind=kind) for B in set(drifts)}
+    problem: dict[str, Any] = {"horizon": horizon, "dim": environment.dim, "arm_geometry": arm_geometry}
+    gammas = {drift: theory.discount(drift=drift, **problem) for drift in set(drifts)}
     return np.array([gammas[drift] for drift in drifts])

@@ -75,7 +75,7 @@ class Diagnostics:
             raise ArgumentError("policy", policy, "a policy with a discounted estimator", got=got)
         estimator: MaximumLikelihoodEstimator | RidgeEstimator = getattr(policy, "estimator")  # noqa: B009
         self._policy, self._estimator = policy, estimator
-        self._kind = "orthogonal" if environment.orthogonal else "general"
+        self._arm_geometry = "orthogonal" if environment.orthogonal else "general"
         reach = estimator.S * estimator.L
         self._specified = (
             estimator.link.fingerprint(reach) == environment.link.fingerprint(reach)
@@ -176,7 +176,7 @@ class Diagnostics:
                 L=e.L,
                 lam=e.lam,
                 dim=e.dim,
-                kind=self._kind,
+                arm_geometry=self._arm_geometry,
             )
         )
 

@@ -2,7 +2,7 @@
 
 A class counts by the source files of itself and its base classes, a function by its source file, and each file with the
 modules that it imports from its own folder. Other modules are not covered. Code that is not in a file, such as a cell
-of a notebook, counts by its source or its bytecode.
+of a notebook, counts by its source or its bytecode. Policies that windvane's own studies add are hashed as well.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from windvane.lab.spec.policy_spec import PolicySpec
 
 _LIBRARIES = {*sys.stdlib_module_names, "windvane", "numpy", "gymnasium"}  # these have versions, or come with Python
+_STUDIES = "windvane.lab.studies."  # policies in there are not part of the code that every result depends on
 _hashes: dict[str, tuple[Any, str]] = {}  # of source files when they were first hashed, with the spec of the module
 
 
@@ -81,7 +82,7 @@ def _resolve(value: Any) -> Iterator[Any]:
 
 def _hash_definition(value: Any) -> str:
     """Return a hash of the file of a class or function, or else of its own source or bytecode."""
-    if _find_module(value).partition(".")[0] in _LIBRARIES:
+    if _is_library(_find_module(value)):
         return ""
     if modules := _list_source(value):
         return "".join(map(_hash_file, modules))
@@ -93,6 +94,10 @@ def _hash_definition(value: Any) -> str:
         return hashlib.sha256(b"".join(map(marshal.dumps, code))).hexdigest()
 
 
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in _LIBRARIES and not module.startswith(_STUDIES)
+
+
 def _find_module(value: Any) -> str:
     return str(getattr(value, "__module__", ""))
 
@@ -101,7 +106,7 @@ def _list_source(value: Any) -> list[str]:
     """Return the modules that define a class or function; none for a library, and for code that is not in a file."""
     module = _find_module(value)
     path = getattr(sys.modules.get(module), "__file__", None)
-    is_own = module.partition(".")[0] not in _LIBRARIES and path is not None and Path(path).is_file()
+    is_own = not _is_library(module) and path is not None and Path(path).is_file()
     return sorted(_list_modules(module, {})) if is_own else []
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
-from windvane.lab.run.build import build_environment, build_policy, close_environment
+from windvane.lab.run.build import build_environment, build_policy, close_environment, list_unit_vectors
 from windvane.lab.run.cells import CellSpec, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import DelayedRewards
 
@@ -83,7 +83,9 @@ def _play(
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
         probe = Diagnostics(policy, environment)
-    delayed = None if environment.delay is None else DelayedRewards(spec.horizon, environment.lanes, environment.dim)
+    unit_vectors = list_unit_vectors(policy, environment)
+    dim = environment.dim if unit_vectors is None else unit_vectors.shape[2]
+    delayed = None if environment.delay is None else DelayedRewards(spec.horizon, environment.lanes, dim)
     everyone = np.arange(environment.lanes)
     clock, spent = time.perf_counter, 0.0
     for t in range(1, spec.horizon + 1):
@@ -91,13 +93,14 @@ def _play(
         recorded = recorder.is_recorded(t)
         if probe:
             probe.begin_round(offer, recorded)
+        arms = offer.arms if unit_vectors is None else unit_vectors
         began = clock()
-        choice = policy.select(offer.arms, offer.valid)
+        choice = policy.select(arms, offer.valid)
         spent += clock() - began
         choice = offer.check_choice(choice, "select(arms)")  # a policy of the user's own may return anything
         if probe:
             probe.measure_decision(offer, choice)
-        x = offer.arms[everyone, choice]
+        x = arms[everyone, choice]
         reward, mean = environment.play(offer, choice)
         delay = environment.delays(t)
         if delayed is None or delay is None:

@@ -20,5 +20,9 @@ def wobble(t: int) -> list[float]:
 def write_example() -> str:
     """Return the example, with the names of all registered policies."""
     template = resources.files("windvane.lab.spec").joinpath("example.toml").read_text(encoding="utf-8")
-    names = f'# policy is one of {", ".join(POLICIES)}, or a class of yours as "module:Class".'
+    indexed = ", ".join(name for name, policy in POLICIES.items() if policy.needs_one_hot)
+    names = (
+        f'# policy is one of {", ".join(POLICIES)}, or a class of yours as "module:Class". These need the arms '
+        f'"fixed": {indexed}.'
+    )
     return template.replace(PLACE, textwrap.fill(names, WIDTH, subsequent_indent="# ", break_on_hyphens=False) + "\n")

@@ -152,6 +152,10 @@ class Spec:
     def parse(cls, text: str, source: str = "spec") -> Spec:
         """Return the spec in a TOML text, which errors call ``source``. Nothing is built or imported."""
         document, lines = toml_text.load(text, source)
+        if (missing := document.get(toml_writer.INCOMPLETE)) is not None:
+            path = (toml_writer.INCOMPLETE,)
+            where = f"{source}:{lines.of(path)}"
+            raise SpecError(path, f"Python objects that a file cannot hold are missing here: {missing}", where)
         with _lines_named((source, lines)), translated(MODELS["spec"]):
             spec: Spec = ADAPTER.validate_python(document)
         object.__setattr__(spec, "origin", (source, lines))  # although the dataclass is frozen
@@ -167,7 +171,8 @@ class Spec:
     def to_toml(self) -> str:
         """Return the spec as TOML: ``Spec.parse(spec.to_toml()) == spec``.
 
-        Python objects that cannot be imported by name are left out, with a comment in their place.
+        Python objects that cannot be imported by name are left out, with a comment in their place. The key
+        ``incomplete`` lists them, and :meth:`parse` refuses such a text.
         """
         return toml_writer.write(self)
 

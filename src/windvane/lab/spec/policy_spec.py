@@ -28,7 +28,7 @@ from windvane.lab.run.build import (
 )
 from windvane.lab.run.cells import list_variants
 from windvane.lab.spec.field_types import NOT_A_FLAG, Checked, OptionalText, optional, spec_model
-from windvane.lab.spec.python_objects import Table, find_name, freeze, name_link
+from windvane.lab.spec.python_objects import NONE, Table, find_name, freeze, name_link
 from windvane.lab.spec.spec_errors import FieldPath, SpecError, add_hint, locate, located, suggest
 from windvane.policies.registry import POLICIES, Signature
 
@@ -70,7 +70,7 @@ def _check_settings(name: str, settings: Any) -> Table:
 def _check_value(name: str, value: Any) -> Any:
     """Return a value that cannot change; a link by its name, if it has one."""
     try:
-        return name_link(name, value) if name == "link" and value is not None else freeze(value)
+        return name_link(name, value) if name == "link" and value not in (None, NONE) else freeze(value)
     except ArgumentError as error:
         raise SpecError((), error.problem) from None
 
@@ -130,7 +130,7 @@ class PolicySpec:
     label
         What results call the policy. Default: its registered name, or the name of the class.
     settings
-        Arguments of the constructor.
+        Arguments of the constructor. The text "none" is None.
     sweep
         Lists of values for settings. Every combination is a variant with its own runs.
     told
@@ -142,7 +142,8 @@ class PolicySpec:
     Notes
     -----
     The experiment fills in ``dim``, ``lanes`` and ``seed``, and ``link``, ``S``, ``L``, ``sigma`` and ``horizon``
-    unless they are set. A class whose ``needs_truth`` is true gets ``truth``, the mean rewards of the environment.
+    unless they are set: a policy that could learn the scale, such as AdaptiveGLMUCB, knows S unless ``settings`` has
+    ``S = "none"``. A class whose ``needs_truth`` is true gets ``truth``, the mean rewards of the environment.
     A labelled data stream has no theta*: ``S``, ``drift`` and ``switches`` are then assumptions of its spec, and a
     class whose ``S`` may be None, because it learns the scale, gets None.
 
@@ -188,6 +189,15 @@ class PolicySpec:
     def variants(self) -> list[dict[str, Any]]:
         """All combinations of the swept values; ``[{}]`` without a sweep."""
         return list_variants(self.sweep)
+
+    @property
+    def has_optional_S(self) -> bool:
+        """Whether the policy learns the scale of theta* without S, and its settings leave S to the experiment.
+
+        The experiment tells it the exact S all the same, where theta* is simulated: ``settings = { S = "none" }``
+        prevents that.
+        """
+        return self._import_signature().may_be_none("S") and "S" not in {*self.settings, *self.sweep}
 
     def _find_signature(self) -> Signature | None:
         """Return the signature of the constructor; None if the class is in a module that is not imported yet."""
@@ -259,6 +269,8 @@ def _check_setting(signature: Signature, path: FieldPath, value: Any) -> None:
     from windvane.policies.base import Policy
 
     name = str(path[1])
+    if value is None and signature.is_text(name):
+        raise SpecError.of(path, NONE, f'a text; "{NONE}" stands for None in a spec')
     if isinstance(value, bool) and signature.is_number(name):
         raise SpecError.of(path, value, NOT_A_FLAG)
     if isinstance(value, tuple) and name in LISTABLE and issubclass(signature.cls, Policy):
@@ -274,4 +286,6 @@ def label_variant(policy: str, variant: Mapping[str, Any]) -> str:
 def _format(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.12g}"
+    if value is None:
+        return NONE
     return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,4 +1,6 @@
-"""What a spec may hold besides numbers and texts: frozen tables, and Python objects by their names, "module:name".
+"""What a spec may hold besides numbers and texts: None, frozen tables, and Python objects by name, "module:name".
+
+TOML has no None. In settings the text "none" stands for it, in Python as well as in a file.
 
 Naming an object imports its module, which runs the code in it: read specs of strangers before running them.
 """
@@ -17,6 +19,9 @@ from windvane.environments import Drift, FunctionDrift
 from windvane.errors import ArgumentError, format_value
 from windvane.lab.spec.spec_errors import SpecError
 from windvane.links import LINKS, CustomLink, Link
+
+NONE = "none"  # how None is written
+LARGEST_INTEGER = 2**64  # integers in a spec are smaller: other readers of TOML could not represent them
 
 
 class Table(Mapping[str, Any]):
@@ -44,7 +49,12 @@ class Table(Mapping[str, Any]):
 
 
 def freeze(value: Any) -> Any:
-    """Return a copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`."""
+    """Return a copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`.
+
+    The text "none" becomes None. Everything else that is a text, a number or a flag can be stored as TOML.
+    """
+    if isinstance(value, str) and value == NONE:
+        return None
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str) or not _is_storable(name):
@@ -58,9 +68,10 @@ def freeze(value: Any) -> Any:
     if (
         not is_known
         or (isinstance(value, float) and math.isnan(value))
+        or (isinstance(value, int) and abs(value) >= LARGEST_INTEGER)
         or (isinstance(value, str) and not _is_storable(value))
     ):
-        allowed = "a number, a text, true or false, a list or table of these, a link, or a function or class"
+        allowed = "a number of 64 bits, a text, true or false, a list or table of these, a link, or a function or class"
         raise SpecError.of((), value, allowed)
     return value
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from windvane.errors import format_value
 from windvane.lab.spec.spec_errors import FieldPath, format_path
+from windvane.lab.spec.toml_writer import INCOMPLETE
 
 Differences = dict[str, str]
 """What is different, in words, by the field."""
@@ -22,7 +23,7 @@ def list_differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> D
         old, new = stored.get(name), current.get(name)
         if name in ("environments", "policies"):
             _compare_parts(name, old or [], new or [], differences)
-        elif name != "title":
+        elif name not in ("title", INCOMPLETE):
             _compare((name,), old, new, differences)
     return differences
 

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from windvane.lab.spec.python_objects import LARGEST_INTEGER
 from windvane.lab.spec.spec_errors import FieldPath, SpecError
 
 LARGEST_FILE = 1_000_000  # bytes
@@ -177,6 +178,6 @@ def load(text: str, source: str) -> tuple[dict[str, Any], Lines]:
 def _too_long(value: Any, path: FieldPath) -> FieldPath | None:
     """Return the path of a whole number beyond 64 bits, which other readers of TOML could not represent."""
     if isinstance(value, int):
-        return path if abs(value) >= 2**64 else None
+        return path if abs(value) >= LARGEST_INTEGER else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return next((found for part, item in parts if (found := _too_long(item, (*path, part))) is not None), None)

@@ -1,4 +1,8 @@
-"""Write a spec as TOML."""
+"""Write a spec as TOML.
+
+Python objects that have no name to be imported by have no form in TOML. They are left out, with a comment in their
+place, and the key ``incomplete`` lists them: such a text is no spec, since it would be another experiment.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,49 @@ import tomlkit.exceptions
 
 from windvane.errors import format_value
 from windvane.lab.spec.field_types import MODELS, PARTS
+from windvane.lab.spec.python_objects import NONE
+from windvane.lab.spec.spec_errors import format_path
 
 if TYPE_CHECKING:
     from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
     from windvane.lab.spec.experiment_spec import Spec
 
+INCOMPLETE = "incomplete"  # the key that lists what could not be written
 _WIDEST_LINE = 110
 
 
 def write(spec: Spec) -> str:
     """Return ``spec`` as a TOML document."""
-    sections = [_write_fields({"title": spec.title, **list_sizes(spec)})]
-    for environment in spec.environments:
-        sections.append("[[environments]]\n" + _write_fields(describe_environment(environment)))
-    for policy in spec.policies:
-        fields = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
-        empty = {name for name, value in fields.items() if value is None or value == {}}
-        sections.append("[[policies]]\n" + _write_fields({k: v for k, v in fields.items() if k not in empty}))
+    head = {"title": spec.title, **list_sizes(spec)}
+    if unwritable := list_unwritable(spec):
+        head = {INCOMPLETE: unwritable, **head}
+    sections = [_write_fields(head)]
+    sections += ["[[environments]]\n" + _write_fields(fields) for fields in _list_environments(spec)]
+    sections += ["[[policies]]\n" + _write_fields(fields) for fields in _list_policies(spec)]
     return "\n".join(sections)
+
+
+def list_unwritable(spec: Spec) -> list[str]:
+    """Return the fields of ``spec`` that have no form in TOML, such as ``policies[0].settings.link``."""
+    unwritable = []
+    for part, several in (("environments", _list_environments(spec)), ("policies", _list_policies(spec))):
+        for index, fields in enumerate(several):
+            settings = {("settings", key): value for key, value in fields.get("settings", {}).items()}
+            others = {(name,): value for name, value in fields.items() if name != "settings"}
+            bad = [path for path, value in (others | settings).items() if not _is_writable(value)]
+            unwritable += [format_path((part, index, *path)) for path in bad]
+    return unwritable
+
+
+def _list_environments(spec: Spec) -> list[dict[str, Any]]:
+    return [describe_environment(environment) for environment in spec.environments]
+
+
+def _list_policies(spec: Spec) -> list[dict[str, Any]]:
+    """Return the fields of each policy that are not empty."""
+    names = [field.name for field in dataclasses.fields(spec.policies[0])]
+    every = [{name: getattr(policy, name) for name in names} for policy in spec.policies]
+    return [{name: value for name, value in fields.items() if value is not None and value != {}} for fields in every]
 
 
 def list_sizes(spec: Spec) -> dict[str, Any]:
@@ -81,7 +110,9 @@ def _explain(name: str, value: Any) -> str:
 
 
 def _to_item(value: Any) -> Any:
-    """Return ``value`` as tomlkit writes it: tables inline, and long lists of lists with a line for each."""
+    """Return ``value`` as tomlkit writes it: None as text, tables inline, long lists of lists with a line for each."""
+    if value is None:
+        return tomlkit.item(NONE)
     if isinstance(value, Mapping):
         table = tomlkit.inline_table()
         for key, entry in value.items():

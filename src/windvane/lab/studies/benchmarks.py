@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windvane.arguments import check_choice
-from windvane.environments import BallArms, RandomWalk
+from windvane.environments import BallArms, RandomWalk, Static
 from windvane.errors import ArgumentError
 from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Entry, Results, group_by_environment
-from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.lab.run.build import resolve_link
+from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, EnvironmentSpec, PolicySpec, Spec
+from windvane.links import get_link
 from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.policies.base import Policy
 
 LANES = 30  # lanes per cell, the unit of work of a worker
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
@@ -50,18 +56,31 @@ def run_parts(parts: Iterable[ExperimentPart], folder: Path, conduct: Conduct, r
 
 
 def choose_policies(
-    names: Sequence[str] | None, allowed: Collection[str], known: Sequence[PolicySpec] = ()
+    names: Sequence[str] | None,
+    environments: Sequence[AnyEnvironmentSpec],
+    known: Sequence[PolicySpec] = (),
+    *,
+    horizon: int,
+    seed: int = 0,
 ) -> list[PolicySpec]:
-    """Return the policies with these ``names`` (default: all), at least one of which must not be a reference.
+    """Return the policies with these ``names``, at least one of which must not be a reference.
 
-    A name is "module:Class", or that of an ``allowed`` registered policy or of a ``known`` policy of a spec, which
-    replaces a registered one of the same name.
+    A name is "module:Class", or that of a registered policy that can run in all environments or of a ``known`` policy
+    of a spec, which replaces a registered one of the same name. Default: all of them, but where something moves the
+    policies that never forget are left out, except for those that the paper compares with.
     """
-    by_name = {policy.name: policy for policy in [*map(PolicySpec, allowed), *known]}
+    by_name = {name: PolicySpec(name) for name in list_policies(environments, horizon=horizon, seed=seed)}
     if names is None:
-        return list(by_name.values())
+        usual = {name: policy for name, policy in by_name.items() if not _is_outdated(name, environments)}
+        return list({**usual, **{policy.name: policy for policy in known}}.values())
+    by_name |= {policy.name: policy for policy in known}
     if set(names) <= set(REFERENCES):
         raise ArgumentError("policies", list(names), "a list with at least one policy that is not a reference")
+    for name in names:
+        if name in POLICIES and name not in by_name:
+            raise ArgumentError(
+                "policies", name, "a policy that can run in all environments", hint=f"{name} {explain_needs(name)}"
+            )
     chosen = [
         PolicySpec(name) if ":" in name else by_name[check_choice("policies", name, tuple(by_name))] for name in names
     ]
@@ -79,9 +98,9 @@ def own_benchmark(spec: Spec, policies: Sequence[str] | None = None) -> Spec:
     spec
         Its environments are the worlds: simulated ones, labelled data streams, or both.
     policies
-        Names of registered policies or of policies of the spec, and "module:Class". Default: all registered policies
-        and those of the spec, which replace registered ones of the same name. A policy that needs the truth is left
-        out if an environment is not simulated.
+        Names of registered policies or of policies of the spec, and "module:Class". Default: the registered policies
+        that can run in all environments and those of the spec, which replace registered ones of the same name. Where
+        something moves, registered policies that never forget are left out, except for OFUL and GLM-UCB.
 
     Examples
     --------
@@ -95,14 +114,60 @@ def own_benchmark(spec: Spec, policies: Sequence[str] | None = None) -> Spec:
     >>> from windvane.lab.studies.tuned_benchmark import OWN, run_benchmark
     >>> results, _ = run_benchmark(spec, Path("own"), name=OWN)                  # doctest: +SKIP
     """
-    allowed = list_policies(needs_truth=all(environment.kind == "simulated" for environment in spec.environments))
     title = f"Benchmark: {spec.title}"[:200] if spec.title else "The benchmark"
-    return replace(spec, title=title, policies=choose_policies(policies, allowed, spec.policies))
+    chosen = choose_policies(policies, spec.environments, spec.policies, horizon=spec.horizon, seed=spec.seed)
+    return replace(spec, title=title, policies=chosen)
 
 
-def list_policies(*, needs_truth: bool) -> list[str]:
-    """Return the names of the registered policies; with ``needs_truth``, also of those that need the true parameter."""
-    return [name for name, policy in POLICIES.items() if needs_truth or not policy.needs_truth]
+def list_policies(environments: Sequence[AnyEnvironmentSpec], *, horizon: int, seed: int = 0) -> list[str]:
+    """Return the names of the registered policies that can run in all of these environments.
+
+    The truth is known in simulated environments only, and some policies are for some links only. A policy that knows
+    arms by their index needs the same arms in every round, and it may need bounded rewards.
+    """
+    simulated = [environment for environment in environments if isinstance(environment, EnvironmentSpec)]
+    links = [get_link(resolve_link("link", environment.link)) for environment in simulated]
+    has_truth = len(simulated) == len(environments)
+    has_fixed_arms = has_truth and all(environment.arms.is_fixed for environment in simulated)
+    worlds = [environment.build(horizon=horizon, lanes=1, seed=seed) for environment in simulated if has_fixed_arms]
+    is_bounded = all(math.isfinite(world.reward_range[1]) for world in worlds)
+
+    def can_run(policy: type[Policy]) -> bool:
+        if policy.needs_one_hot:
+            return has_fixed_arms and (is_bounded or not policy.needs_bounded_rewards)
+        return (has_truth or not policy.needs_truth) and all(isinstance(link, policy.links) for link in links)
+
+    return [name for name, policy in POLICIES.items() if can_run(policy)]
+
+
+def explain_needs(name: str) -> str:
+    """Return what a registered policy needs that some environments do not have, as a text that follows its name."""
+    policy = POLICIES[name]
+    if policy.needs_truth:
+        return "needs the true means, which only a simulation has"
+    if policy.needs_one_hot:
+        bounded = " and bounded rewards" if policy.needs_bounded_rewards else ""
+        return f"needs arms that are the same in every round{bounded}"
+    return f"is for the link {' or '.join(link.name for link in policy.links)}"
+
+
+def list_left_out(spec: Spec) -> dict[str, str]:
+    """Return the registered policies that a benchmark leaves out by itself, and why."""
+    present = {policy.name for policy in spec.policies}
+    return {
+        name: "never forgets" if _is_outdated(name, spec.environments) else explain_needs(name)
+        for name in POLICIES
+        if name not in present
+    }
+
+
+def _is_outdated(name: str, environments: Sequence[AnyEnvironmentSpec]) -> bool:
+    """Return whether a registered policy is for a constant parameter, and some of these environments move.
+
+    OFUL and GLM-UCB are compared nevertheless: they are what the forgetting policies of the paper are without it.
+    """
+    rests = all(isinstance(world, EnvironmentSpec) and isinstance(world.drift, Static) for world in environments)
+    return not rests and POLICIES[name].card.forgetting == "none" and name not in (*REFERENCES, "OFUL", "GLM-UCB")
 
 
 def check_own_policies(policies: Iterable[PolicySpec]) -> None:

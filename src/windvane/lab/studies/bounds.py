@@ -1,8 +1,9 @@
 """The regret bounds of Faury et al. 2021, alone or beside the measured regret of an experiment.
 
 Theorem 1 and Theorem 2 are :mod:`windvane.theory`'s, evaluated at the discounts they recommend. They hold for
-BVD-GLM-UCB and BOB-BVD-GLM-UCB; the measured regret of other policies is listed for comparison only. At practical
-horizons the theorems exceed the trivial bound.
+BVD-GLM-UCB and BOB-BVD-GLM-UCB with the settings of a proof, which are not their defaults:
+:mod:`windvane.lab.studies.coverage` says for each policy of an experiment whether a theorem covers its runs. At
+practical horizons the theorems exceed the trivial bound.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from windvane import theory
 from windvane.arguments import check_positive, check_whole
 from windvane.lab.results.results import group_by_environment
 from windvane.lab.results.summary import Row, summarise_entry
-from windvane.lab.spec.environment_spec import LabelledStreamSpec
+from windvane.lab.spec.environment_spec import EnvironmentSpec
+from windvane.lab.studies.coverage import Coverage, find_coverage
 from windvane.links import Link, get_link
 from windvane.policies.registry import POLICIES
 
@@ -38,23 +40,29 @@ class Constants(theory.Problem):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Theorem 1 for orthogonal and for general arms, Theorem 2 (orthogonal arms, unknown drift), the trivial bound."""
+    """Theorem 1 for orthogonal and for general arms, Theorem 2 (orthogonal arms, unknown drift), the trivial bound.
+
+    ``trivial_formula`` says which of the two trivial bounds it is: "2 sigma T", or "T times the largest difference of
+    two means" where any reward is possible.
+    """
 
     constants: Constants
     orthogonal: theory.RegretBound
     general: theory.RegretBound
     unknown_drift: theory.UnknownDriftBound
     trivial: float
+    trivial_formula: str
 
 
 @dataclass(frozen=True)
 class MeasuredBounds:
-    """The bounds for one environment of an experiment, and the measured regret of its policies."""
+    """The bounds for one environment, the measured regret of its policies, and whether a theorem covers each."""
 
     environment: str
     orthogonal_arms: bool  # else only the general form of Theorem 1 applies
     bounds: Bounds
     measured: list[Row]
+    coverage: list[Coverage]
 
 
 def evaluate(
@@ -84,16 +92,16 @@ def evaluate(
     }  # fmt: skip
     problem = theory.Problem(**world)
     orthogonal, general = (
-        theory.regret_bound(problem, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
-        for kind in ("orthogonal", "general")
+        theory.regret_bound(problem, gamma=gamma, arm_geometry=arm_geometry, delta=delta, confidence="horizon")
+        for arm_geometry in theory.ARM_GEOMETRIES
     )
     if np.isfinite(mu.reward_range(sigma)).all():
-        trivial = theory.trivial_bound(horizon, sigma)
+        trivial, formula = theory.trivial_bound(horizon, sigma), "2 sigma T"
     else:
         ends = mu.mean(np.array([-S * L, S * L]))
-        trivial = horizon * float(ends[1] - ends[0])
+        trivial, formula = horizon * float(ends[1] - ends[0]), "T times the largest difference of two means"
     unknown_drift = theory.regret_bound_unknown_drift(problem, confidence="horizon")
-    return Bounds(Constants(link=mu.name, delta=delta, **world), orthogonal, general, unknown_drift, trivial)
+    return Bounds(Constants(link=mu.name, delta=delta, **world), orthogonal, general, unknown_drift, trivial, formula)
 
 
 def evaluate_results(
@@ -109,13 +117,15 @@ def evaluate_results(
     settings: dict[str, Any] = {name: _setting(spec, name) if value is None else value for name, value in asked.items()}
     for environment in spec.environments:
         entries = groups.get(environment.name)
-        if not entries or isinstance(environment, LabelledStreamSpec):  # the theorems are about a known drift
+        if not entries or not isinstance(environment, EnvironmentSpec):  # the theorems are about a known drift
             continue
         world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())
         constants: dict[str, Any] = {name: getattr(world, name) for name in ("dim", "link", "S", "L", "sigma")}
         bounds = evaluate(horizon=spec.horizon, drift=drift, gamma=gamma, **constants, **settings)
-        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, list(map(summarise_entry, entries))))
+        coverage = [find_coverage(spec, world, entry) for entry in entries]
+        rows = list(map(summarise_entry, entries))
+        measured.append(MeasuredBounds(environment.name, world.orthogonal, bounds, rows, coverage))
     return measured
 
 

@@ -24,15 +24,15 @@ from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import Row, measure_spread, summarise_entries
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, run_parts, simulate_part
-from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
+from windvane.lab.studies.drift_benchmark import WORLDS
 from windvane.lab.studies.tuned_benchmark import shift_seed
+from windvane.lab.studies.world_benchmarks import benchmark_spec
 
 RUNS = 200
 MEMORIES = (32.0, 128.0, 512.0, 2048.0, 8192.0, math.inf)
 SCALES = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0)
 SET_ASIDE, SET_ASIDE_DIM = ("ten small switches", "random walk", "fixed arms switching"), 5
 POLICY, MASTER, GREEDY = "AdaptiveGLMUCB", "BOB-BVD-GLM-UCB", "Greedy"
-WITHOUT_S = "windvane.lab.studies.adaptive_without_s:AdaptiveWithoutS"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def find_best_pairs(grid: Results) -> dict[str, tuple[float, float]]:
 def comparison_spec(base: Spec, environment: AnyEnvironmentSpec, memory: float, scale: float) -> Spec:
     """Return the experiment in one environment of ``base``: the default policy, the chosen pair and the other three."""
     chosen = PolicySpec(POLICY, label="chosen pair", settings={"memories": [memory], "bonus_scale": scale})
-    policies = [PolicySpec(POLICY), chosen, PolicySpec(MASTER), PolicySpec(GREEDY), PolicySpec(WITHOUT_S)]
+    untold = PolicySpec(POLICY, label=f"{POLICY} without S", settings={"S": None})
+    policies = [PolicySpec(POLICY), chosen, PolicySpec(MASTER), PolicySpec(GREEDY), untold]
     title = f"No tuning: {environment.name}"
     return replace(base, title=title, environments=[environment], policies=policies, lanes_per_cell=50)
 

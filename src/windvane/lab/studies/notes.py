@@ -1,4 +1,4 @@
-"""Read the data files of the studies: ``notes.toml``, texts for readers, and ``published.csv``, the paper's curves."""
+"""Read the data files of the studies: ``notes.toml``, texts for readers, and experiments of papers in ``papers``."""
 
 from __future__ import annotations
 

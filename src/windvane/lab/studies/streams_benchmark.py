@@ -1,4 +1,4 @@
-"""The benchmark on labelled data streams: every policy that does not need the true parameter, on each file.
+"""The benchmark on labelled data streams: every policy that can run there, on each file.
 
 Each file is a separate experiment, because files have different lengths. Regret is the number of mistakes. theta* is
 unknown, so S, B_T = 2 S and one change, which policies get if they need them, are assumptions; see
@@ -71,7 +71,8 @@ def streams_experiments(
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ArgumentError("files", [str(path) for path in paths], "one or more files, each listed once")
     stems = [path.stem for path in paths]
-    chosen = benchmarks.choose_policies(policies, benchmarks.list_policies(needs_truth=False))
+    streams = [LabelledStreamSpec(path.stem, str(path)) for path in paths]
+    chosen = benchmarks.choose_policies(policies, streams, horizon=1)
     experiments = []
     for path in paths:
         name = path.stem if stems.count(path.stem) == 1 else str(path)

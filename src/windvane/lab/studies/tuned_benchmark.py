@@ -17,9 +17,12 @@ from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, Spec
 from windvane.lab.studies.benchmarks import Conduct, ExperimentPart, merge_results, run_parts, simulate_part
+from windvane.lab.studies.drift_benchmark import DRIFT
 from windvane.lab.studies.notes import read_notes
+from windvane.lab.studies.world_benchmarks import BENCHMARKS
 
-DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
+OWN = "own-benchmark"  # the recipe of a benchmark in environments of a spec
+RECIPES = (*(benchmark.recipe for benchmark in BENCHMARKS.values()), OWN)
 BASE, HELD_BACK = "base", "held-back"  # parts of a benchmark; the others are tuned/01, tuned/02, ...
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, or of the spread of what is sampled
 SEED_SHIFT = 1_000_003  # added to the seed for the runs that choose
@@ -73,7 +76,7 @@ def tuned_spec(base: Spec, environment: AnyEnvironmentSpec, scales: dict[str, fl
 
 
 def run_benchmark(
-    base: Spec, folder: Path, conduct: Conduct = simulate_part, *, tuned: bool = False, name: str = DRIFT
+    base: Spec, folder: Path, conduct: Conduct = simulate_part, *, tuned: bool = False, name: str = DRIFT.recipe
 ) -> tuple[Results, Scales]:
     """Run ``base`` in ``folder``. With ``tuned``, also the tuned policies; then their scales are returned, too."""
     recipe: dict[str, Any] = {
@@ -106,7 +109,7 @@ def read_benchmark(results: Results) -> Results | None:
     are left out.
     """
     recipe, folder = results.recipe, results.folder
-    if recipe.get("name") not in (DRIFT, OWN) or recipe.get("part") != BASE or not results.complete:
+    if recipe.get("name") not in RECIPES or recipe.get("part") != BASE or not results.complete:
         return None
     try:
         held_back = _read_part(folder, {**recipe, "part": HELD_BACK, "scales": list(SCALES)})
@@ -132,8 +135,8 @@ def _tuned_folder(number: int) -> str:
 
 def explain_leaderboard(results: Results) -> dict[str, list[str]]:
     """Return notes for readers of a benchmark's leaderboard, by heading."""
-    notes, recipe = read_notes("benchmark"), results.recipe.get("name")
-    lines = [*notes["first"], notes[OWN if recipe == OWN else DRIFT], *notes["last"]]
+    notes = read_notes("benchmark")
+    lines = [*notes["first"], notes[results.recipe.get("name", DRIFT.recipe)], *notes["last"]]
     sizes = {key: results.manifest[key] for key in ("runs", "horizon")}
     scales = ", ".join(f"{scale:g}" for scale in SCALES)
     texts = [line.format(tuned=tuned_label("..."), scales=scales, **sizes) for line in lines]
