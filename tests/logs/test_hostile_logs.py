@@ -272,7 +272,7 @@ def test_a_file_of_bad_rows_is_refused_with_the_first_problems(tmp_path: Path) -
     with pytest.raises(ArgumentError) as caught:
         read(write(tmp_path / "log.csv", "arm,reward,propensity\n" + "a,1,2\n" * 6 + "b,0,0.5\n" * 5))
     assert caught.value.got == "6 unusable rows of 11"
-    assert "row 2: `propensity` must be in (0, 1], got 2.0" in caught.value.hint
+    assert "line 2: `propensity` must be in (0, 1], got 2.0" in caught.value.hint
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def build_log(
         is_floor_declared=floor is not None,
         has_times=scan.timed > 0,
         is_adaptive=is_adaptive,
+        place=reader.place,
     )
     is_sorted = scan.order.first_unsorted is None
     return FileLog(reader, schema, encoder, rules, scan.problems, left_out, scan.arms, is_sorted)

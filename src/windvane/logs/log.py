@@ -34,6 +34,8 @@ class LogSchema:
     ----------
     source, format
         Where the log comes from (a path), and the name of its format.
+    place : str
+        What the place of a row counts: "line" of a text file, or "row".
     rows : int
         The number of usable rows.
     dim, names, L
@@ -80,6 +82,7 @@ class LogSchema:
     is_floor_declared: bool = False
     has_times: bool = False
     is_adaptive: bool = True
+    place: str = "row"
 
     def to_reward(self, scaled: float) -> float:
         """Return a scaled mean reward in the unit of the log."""
@@ -112,7 +115,7 @@ class LogBatch:
         How many decisions of the original traffic the row represents: 1 unless rows were dropped at random.
     is_learned : [n]
         False for rows that the log marks as not to be learned from.
-    context : [n, p]
+    context : [n, q]
         The encoded context, the same for all arms.
     """
 

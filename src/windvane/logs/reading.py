@@ -125,7 +125,7 @@ def _scan(reader: Reader, rules: RowRules, progress: Progress | None) -> LogScan
 
     reader.prepare(report_from(0))
     while True:
-        scan = LogScan(rules, Problems())
+        scan = LogScan(rules, Problems(reader.place))
         for raw in reader.read(scan.problems, report_from((passes - 1) * total)):
             scan.add(raw)
         texts, arm_texts = scan.mixed_fields
@@ -150,7 +150,8 @@ def _check_order(reader: Reader, scan: LogScan) -> None:
     if not order.is_sortable:
         expected = f"a log in time order, or with rows out of place by fewer than {BUFFER:,} rows"
         hint = "sort the file by time, for example with `sort`, pandas or DuckDB (`ORDER BY`)"
-        got = f"{order.unsorted:,} rows that are earlier than a row before them, the first in row {place}"
+        rows = "1 row" if order.unsorted == 1 else f"{order.unsorted:,} rows"
+        got = f"{rows} earlier than a row before it, the first in {reader.place} {place:,}"
         raise ArgumentError("path", str(reader.path), expected, got=got, hint=hint)
     expected = "at or after the times of the rows before (rows are sorted by time)"
     scan.problems.add(NOT_IN_ORDER, place, "time", at, expected, is_dropped=False, count=order.unsorted)

@@ -22,8 +22,8 @@ class RowProblem:
 
     Attributes
     ----------
-    place : int
-        Line or row of the file, counted from 1. 0: the file as a whole.
+    place, unit : int and str
+        Where: the number of a "line" or a "row" of the file, counted from 1. 0: the file as a whole.
     field, value, expected : str
         The name of the field, its value (shortened), and what is allowed.
     """
@@ -32,9 +32,10 @@ class RowProblem:
     field: str
     value: str
     expected: str
+    unit: str = "row"
 
     def __str__(self) -> str:
-        where = f"row {self.place}: " if self.place else ""
+        where = f"{self.unit} {self.place:,}: " if self.place else ""
         return f"{where}`{self.field}` must be {self.expected}, got {self.value}"
 
 
@@ -67,6 +68,8 @@ class Problems:
     ----------
     rows_read, rows_dropped : int
         The number of rows in the file, and of those that are left out.
+    unit : str
+        What places count: a "line" of a text file, or a "row".
 
     Examples
     --------
@@ -76,7 +79,8 @@ class Problems:
     [('invalid probability', 1, 'row 7: `propensity` must be in (0, 1], got 1.5')]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "row") -> None:
+        self.unit = unit
         self._counts: dict[str, tuple[int, bool, list[RowProblem]]] = {}
         self.rows_read = self.rows_dropped = 0
 
@@ -98,7 +102,9 @@ class Problems:
         before, was_dropped, examples = self._counts.get(kind, (0, is_dropped, []))
         if len(examples) < EXAMPLES:
             short = value if isinstance(value, Verbatim) else format_value(value)
-            examples.append(RowProblem(place=int(place), field=field, value=str(short), expected=expected))
+            examples.append(
+                RowProblem(place=int(place), field=field, value=str(short), expected=expected, unit=self.unit)
+            )
         self._counts[kind] = before + count, was_dropped, examples
 
     def add_rows(

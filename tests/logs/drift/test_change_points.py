@@ -9,8 +9,9 @@ import pytest
 
 from support.drifting_logs import is_plausible, simulate
 from windvane.environments import Static, Switches
-from windvane.logs.drift.change_points import find_change_points, seed_intervals, segment
+from windvane.logs.drift.change_points import find_change_points
 from windvane.logs.drift.rows import read_rows
+from windvane.logs.drift.segmentation import seed_intervals, segment
 
 
 def turn(angle: float, dim: int = 2) -> list[float]:

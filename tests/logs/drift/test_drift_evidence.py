@@ -196,7 +196,7 @@ def test_too_few_rewards_cannot_be_answered() -> None:
     assert "at least 200" in obstacle(100, 2, 50)
     assert "rarer kind" in obstacle(10_000, 2, 46)
     assert "rarer kind" in obstacle(1000, 2, 960)
-    assert "per coordinate" in obstacle(1000, 20, 150)
+    assert "per coefficient" in obstacle(1000, 20, 150)
     assert obstacle(1000, 2, 150) == ""
     assert UNKNOWN == "cannot be answered"
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from support.drifting_logs import SURE, is_plausible, simulate
+from windvane import AdaptiveGLMUCB
 from windvane.arguments import Array
 from windvane.environments import Arc, Static
-from windvane.logs.drift.feature_drift import compute_curves, find_feature_drifts, find_fixed_sample_p
+from windvane.logs.drift.feature_drift import (
+    PARAMETRIC,
+    SIGNS,
+    compute_curves,
+    find_feature_drifts,
+    run_fixed_sample_test,
+)
 from windvane.logs.drift.logistic_fit import fit_logistic
 from windvane.logs.drift.rows import read_rows
 from windvane.logs.drift.score_process import (
@@ -111,8 +119,9 @@ def test_the_feature_that_drifts_is_named() -> None:
     rows = read_rows(log)
     drifts = find_feature_drifts(rows, build_process(rows.x, rows.reward), 400.0, 0.05, seed=0)
     assert [feature.name for feature in drifts.features if feature.drifts] == ["c"]
-    assert drifts.joint_p <= 0.002
-    assert drifts.fixed_sample_p == 1 / 200
+    assert drifts.test.p == drifts.test.smallest_p == 0.001
+    assert drifts.test.joint_p <= 0.002
+    assert drifts.left_out == ()
     assert len(drifts.features[2].theta) == len(drifts.decisions) == 60
     truth = 3.0 * np.arange(n)[np.array(drifts.decisions, dtype=int) - 1] / n
     inside = (np.array(drifts.features[2].low) <= truth) & (truth <= np.array(drifts.features[2].high))
@@ -130,22 +139,26 @@ def test_the_bands_cover_a_constant_coefficient() -> None:
     assert is_plausible(int(np.sum(inside)), 2 * lanes, 0.95)
 
 
-def test_an_adaptive_log_has_no_fixed_sample_p_value() -> None:
-    rows = read_rows(simulate(Arc(angle=3.0), rounds=600, lanes=1).log(0))
-    p, note = find_fixed_sample_p(rows, build_process(rows.x, rows.reward), 0)
-    assert p is None
-    assert "learned from its rewards" in note
+def test_the_test_of_rare_rewards_draws_rewards_and_that_of_fractions_draws_signs() -> None:
+    past = simulate(Arc(angle=3.0), rounds=600, lanes=1)
+    rows = read_rows(past.log(0))
+    process = build_process(rows.design, rows.reward)
+    found = run_fixed_sample_test(rows, process, 0)
+    assert (found.method, found.smallest_p) == (PARAMETRIC, 0.001)
+    assert found.p == min(1.0, 2.0 * min(found.joint_p, found.largest_p))
+    fractions = replace(rows, reward=0.5 + 0.5 * (rows.reward - 0.5))
+    assert run_fixed_sample_test(fractions, build_process(rows.design, fractions.reward), 0).method == SIGNS
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("logger", ["uniform", "adaptive"])
 @pytest.mark.parametrize("dim", [2, 5])
-def test_the_level_of_the_fixed_sample_p_value(dim: int) -> None:
+def test_the_level_of_the_fixed_sample_p_value(dim: int, logger: str) -> None:
     lanes = 300
-    past = simulate(Static(), rounds=1000, lanes=lanes, seed=6, dim=dim)
+    policy = AdaptiveGLMUCB(dim=dim, lanes=lanes, L=1.0) if logger == "adaptive" else None
+    past = simulate(Static(), rounds=1000, lanes=lanes, seed=6, dim=dim, policy=policy)
     rejections = 0
     for lane in range(lanes):
-        rows = read_rows(past.log(lane, is_adaptive=False))
-        p, _ = find_fixed_sample_p(rows, build_process(rows.x, rows.reward), lane)
-        assert p is not None
-        rejections += p <= 0.05
+        rows = read_rows(past.log(lane))
+        rejections += run_fixed_sample_test(rows, build_process(rows.design, rows.reward), lane).p <= 0.05
     assert stats.binomtest(rejections, lanes, 0.05, alternative="greater").pvalue > SURE

@@ -142,7 +142,7 @@ def test_policies_are_given_in_many_ways() -> None:
 
 @pytest.mark.parametrize(
     "policies",
-    [[], "Oracle", ["OFUL", "OFUL"], "OFUL(S=)", "OFUL(S=1", "NoSuchPolicy", 3, "OFUL(nonsense=1)",
+    [[], "Oracle", "D-UCB(gamma=0.9)", ["OFUL", "OFUL"], "OFUL(S=)", "OFUL(S=1", "NoSuchPolicy", 3, "OFUL(nonsense=1)",
      {"policy": "OFUL", "x": 1}],
 )  # fmt: skip
 def test_other_policies_are_refused(policies: object) -> None:

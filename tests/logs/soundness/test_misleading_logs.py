@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from windvane.logs import LogCheck, check, from_arrays
+from support.drifting_logs import SURE
+from windvane.logs import LogCheck, check, from_arrays, read
 from windvane.logs.soundness.verdicts import list_names
 
 N = 600
@@ -93,3 +96,90 @@ def test_one_small_propensity_does_not_hide_that_the_others_are_wrong(is_right: 
         result = check(from_arrays(arms, played, rng.integers(2, size=3000), propensity=propensity))
         alarms += find(result, "Are propensities right for each arm?")[0] == "error"
     assert alarms <= 2 if is_right else alarms == 20
+
+
+SORTED, ONCE = "Are rewards in the order of decisions?", "Is every row recorded once?"
+CONTEXTS = "Are propensities right in each context?"
+
+
+def test_rewards_that_are_sorted_are_an_error() -> None:
+    rewards = (np.random.default_rng(3).random(N) < 0.4).astype(float)
+    assert find(build(reward=rewards), SORTED)[0] == "ok"
+    verdict, finding = find(build(reward=np.sort(rewards)[::-1]), SORTED)
+    assert verdict == "error"
+    assert "sorted by reward: 1 change " in finding
+    drifting = (np.random.default_rng(4).random(N) < np.where(np.arange(N) < N / 2, 0.05, 0.95)).astype(float)
+    assert find(build(reward=drifting), SORTED)[0] == "ok"
+    assert find(build(reward=np.random.default_rng(5).random(N)), SORTED) == ("", "")  # no kinds
+
+
+def test_a_file_that_is_sorted_by_reward_but_has_times_is_a_warning(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    rows = [(60 * t, "ab"[rng.integers(2)], int(rng.random() < 0.3)) for t in range(N)]
+    rows.sort(key=lambda row: -row[2])
+    text = "".join(f"{time},{arm},{reward}\n" for time, arm, reward in rows)
+    (tmp_path / "log.csv").write_text("time,arm,reward\n" + text)
+    verdict, finding = find(check(read(tmp_path / "log.csv")), SORTED)
+    assert verdict == "warning"
+    assert finding.endswith("sorted by time, they are not")
+
+
+@pytest.mark.parametrize("resolution", [1.0, 60.0, 1000.0])
+def test_rows_that_are_repeated_are_an_error_but_rows_that_are_alike_are_not(resolution: float) -> None:
+    """With coarse times, many rows are equal in all fields although they are different decisions."""
+    rng = np.random.default_rng(7)
+    index, again = np.arange(N), np.sort(np.concatenate([np.arange(N), np.arange(0, N, 6)]))
+    context, rewards, played = rng.integers(2, size=(N, 1)), rng.random(N) < 0.4, rng.integers(2, size=N)
+    for rows in (index, again):
+        log = from_arrays(
+            np.broadcast_to(np.eye(2), (len(rows), 2, 2)), played[rows], rewards[rows].astype(float),
+            context=context[rows], time=np.floor(20.0 * rows / resolution) * resolution,
+        )  # fmt: skip
+        verdict, finding = find(check(log), ONCE)
+        if rows is index or resolution > 60.0:
+            assert verdict in ("ok", "")
+        elif resolution < 20.0:
+            assert verdict == "error"
+            assert "no: 100 rows equal to an earlier one" in finding
+
+
+@pytest.mark.parametrize("field", ["category", "number"])
+def test_propensities_that_are_right_only_on_average_are_found(tmp_path: Path, field: str) -> None:
+    """Phones see "a" and desktops "b" in 70 % of the rows, but the log says 50 %."""
+    rng, n = np.random.default_rng(8), 2000
+    for claimed, verdict in ((None, "ok"), (0.5, "error")):
+        lines = ["arm,reward,propensity,device,noise"]
+        for _ in range(n):
+            device, is_first = int(rng.integers(2)), bool(rng.random() < 0.7)
+            p = claimed or (0.7 if is_first else 0.3)
+            name = ("phone", "desktop")[device] if field == "category" else device
+            lines.append(f"{'ab'[device if is_first else 1 - device]},{rng.integers(2)},{p},{name},{rng.random()}")
+        (tmp_path / "log.csv").write_text("\n".join(lines))
+        result = check(read(tmp_path / "log.csv"))
+        assert find(result, "Are propensities right for each arm?")[0] == "ok"
+        found = find(result, CONTEXTS)
+        assert found[0] == verdict
+        if verdict == "error":
+            assert found[1].count("where device = ") == 3
+            assert found[1].endswith(" and 1 more")
+            assert "mean weight 1.4" in found[1]
+
+
+def test_right_propensities_are_rarely_doubted_in_contexts() -> None:
+    """With offers that differ, and a level of 1 % for all contexts and arms together."""
+    alarms, logs = 0, 200
+    for seed in range(logs):
+        rng, n = np.random.default_rng(seed), 2500
+        context, valid = rng.integers(3, size=(n, 2)).astype(float), np.ones((n, 3), dtype=bool)
+        valid[:, 2] = rng.random(n) < 0.7
+        chances = np.where(valid, 0.3 + 0.3 * (np.arange(3) == context[:, :1]), 0.0)
+        chances /= chances.sum(axis=1, keepdims=True)
+        played = (rng.random((n, 1)) > np.cumsum(chances, axis=1)).sum(axis=1)
+        log = from_arrays(
+            np.broadcast_to(np.eye(3), (n, 3, 3)), played, np.zeros(n), valid=valid, context=context,
+            propensity=chances[np.arange(n), played],
+        )  # fmt: skip
+        verdict, finding = find(check(log), CONTEXTS)
+        assert "18 pairs" in finding or verdict == "error"
+        alarms += verdict == "error"
+    assert stats.binomtest(alarms, logs, 0.01, alternative="greater").pvalue > SURE

@@ -36,6 +36,18 @@ class MemoryLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HalfLifeLoss:
+    """The log loss per reward of an expert, by the half-life of a reward in decisions (infinity: never forgetting).
+
+    ``is_candidate``: no other expert is significantly better.
+    """
+
+    half_life: float
+    loss: float
+    is_candidate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class BestMemory:
     """The memory that predicted best. Infinity means never forgetting.
 
@@ -50,12 +62,14 @@ class BestMemory:
         Decisions after which a reward has lost half of its information, log(1/2) / log(gamma).
     half_life_seconds, half_life_seconds_low, half_life_seconds_high : float or None
         The same in seconds, at the mean pace of the log. None if the log has no times.
-    correlation_time, correlation_half_life : float
+    correlation_time, correlation_half_life, correlation_half_life_seconds
         The shortest memory of an expert that is not significantly worse than any other when the scale is unknown, in
         decisions, and the decisions after which the correlation of theta* with its old value is then 1/2. The latter
-        is what ``half_life`` means for the default policy of an agent.
+        is what ``half_life`` means for the default policy of an agent. None in seconds if the log has no times.
     losses : tuple of MemoryLoss
-        The mean loss per reward of every memory.
+        The mean loss per reward of every memory (correlation time).
+    half_lives : tuple of HalfLifeLoss
+        The mean loss per reward of the best expert in each octave of half-lives, increasing.
     """
 
     effective: float
@@ -72,7 +86,9 @@ class BestMemory:
     half_life_seconds_high: float | None
     correlation_time: float
     correlation_half_life: float
+    correlation_half_life_seconds: float | None
     losses: tuple[MemoryLoss, ...]
+    half_lives: tuple[HalfLifeLoss, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +177,7 @@ def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
     total = replay.losses.sum(axis=0)
     best = int(total.argmin())
     candidates = find_candidates(merge_blocks(replay.losses), np.random.default_rng(seed))
-    candidates[best] = True
+    candidates[best] = True  # the one of the headline
     lows, highs = spread_to_neighbours(replay.effective.reshape(-1, replay.scale_count))
     low, high = lows.ravel()[candidates].min(), highs.ravel()[candidates].max()
     values = [float(replay.effective[best]), float(low), float(high)]
@@ -177,7 +193,20 @@ def choose_memory(rows: RewardedRows, replay: Replay, seed: int) -> BestMemory:
         half_life=half_lives[0], half_life_low=half_lives[1], half_life_high=half_lives[2],
         half_life_seconds=seconds[0], half_life_seconds_low=seconds[1], half_life_seconds_high=seconds[2],
         correlation_time=preferred, correlation_half_life=to_half_life(preferred), losses=table,
+        correlation_half_life_seconds=None if pace is None else pace * to_half_life(preferred),
+        half_lives=_list_half_lives(replay, total / len(rows), candidates),
     )  # fmt: skip
+
+
+def _list_half_lives(replay: Replay, losses: Array, candidates: Mask) -> tuple[HalfLifeLoss, ...]:
+    """Return the best expert in each octave of half-lives."""
+    best: dict[float, HalfLifeLoss] = {}
+    for memory, loss, is_candidate in zip(replay.effective.tolist(), losses.tolist(), candidates.tolist(), strict=True):
+        half_life = to_half_life(memory)
+        octave = math.inf if math.isinf(half_life) else round(math.log2(half_life))
+        if octave not in best or loss < best[octave].loss:
+            best[octave] = HalfLifeLoss(half_life=half_life, loss=loss, is_candidate=is_candidate)
+    return tuple(best[octave] for octave in sorted(best))
 
 
 def mix_scales(replay: Replay) -> tuple[Array, Array]:

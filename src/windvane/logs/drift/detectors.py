@@ -44,12 +44,15 @@ class DetectorAlarms:
         Its name.
     rows, decisions, times : tuple
         For each alarm, the line or row of the log after which it was raised, its number and its time.
+    by_chance : int
+        The number of alarms if the detector reads the same errors in a random order, in which nothing changes.
     """
 
     detector: str
     rows: tuple[int, ...]
     decisions: tuple[float, ...]
     times: tuple[float, ...]
+    by_chance: int
 
 
 def check_detectors(names: Sequence[str]) -> list[str]:
@@ -76,7 +79,7 @@ def run_detectors(log: Log, names: Sequence[str], *, seed: int = 0) -> tuple[Det
     names
         Names of detectors: "adwin", "page-hinkley" or "kswin".
     seed
-        Seed of the random numbers of KSWIN.
+        Seed of the random numbers of KSWIN, and of the random order of errors.
 
     Returns
     -------
@@ -94,17 +97,23 @@ def run_detectors(log: Log, names: Sequence[str], *, seed: int = 0) -> tuple[Det
     """
     chosen, seed = check_detectors(names), check_whole("seed", seed, 0)
     rows = read_rows(log)
-    errors = measure_errors(rows).tolist()
-    return tuple(_run(DETECTORS[name](seed), name, rows, errors) for name in chosen)
+    errors = measure_errors(rows)
+    mixed = np.random.default_rng(seed).permutation(errors)
+    return tuple(_run(name, seed, rows, errors.tolist(), mixed.tolist()) for name in chosen)
 
 
-def _run(detector: Any, name: str, rows: RewardedRows, errors: list[float]) -> DetectorAlarms:
+def _find_alarms(detector: Any, errors: list[float]) -> list[int]:
     places = []
     for place, error in enumerate(errors):
         detector.update(error)
         if detector.drift_detected:
             places.append(place)
+    return places
+
+
+def _run(name: str, seed: int, rows: RewardedRows, errors: list[float], mixed: list[float]) -> DetectorAlarms:
+    places, by_chance = (_find_alarms(DETECTORS[name](seed), each) for each in (errors, mixed))
     return DetectorAlarms(
         detector=name, rows=tuple(rows.place[places].tolist()), decisions=tuple(rows.clock[places].tolist()),
-        times=tuple(rows.time[places].tolist()),
+        times=tuple(rows.time[places].tolist()), by_chance=len(by_chance),
     )  # fmt: skip

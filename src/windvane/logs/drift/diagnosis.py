@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from windvane.arguments import check_number, check_whole
+from windvane.logs.drift.answers import judge, phrase_answer
 from windvane.logs.drift.best_memory import BestMemory, Cost, choose_memory, measure_cost
 from windvane.logs.drift.change_points import ChangePoint, find_change_points
-from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence, find_refusal, weigh_evidence
+from windvane.logs.drift.evidence import NO_DRIFT, UNKNOWN, Evidence, find_refusal, weigh_evidence
 from windvane.logs.drift.feature_drift import FeatureDrifts, find_feature_drifts
 from windvane.logs.drift.logistic_fit import fit_logistic, means
 from windvane.logs.drift.rate import Rate, estimate_rate
-from windvane.logs.drift.recommendation import explain, phrase_answer, recommend
+from windvane.logs.drift.recommendation import explain, recommend
 from windvane.logs.drift.replay import replay_log
 from windvane.logs.drift.rows import RewardedRows, read_rows
 from windvane.logs.drift.score_process import CLOSE, build_process
@@ -38,18 +39,21 @@ class DriftDiagnosis:
     Attributes
     ----------
     answer : str
-        One sentence.
+        A few sentences: the verdict with its error statement, and what follows from it.
     verdict : str
-        "drift", "no drift seen" or "cannot be answered".
+        "drift" (valid at any time), "drift likely" (a fixed-sample test rejects), "no drift seen" or "cannot be
+        answered": see :func:`windvane.logs.drift.answers.judge`.
     source : str
         Where the log comes from.
     decisions, rewards, seconds
         The number of decisions, the number of rewards used, and the time from the first decision to the last (None if
         the log has no times).
-    dim, alpha, seed
-        The dimension, the level of all tests, and the seed.
+    dim, rank
+        The dimension of the vectors, and the number of coefficients that the log determines.
+    alpha, seed
+        The level of all tests, and the seed.
     evidence, memory, rate, features, change_points, what, cost
-        The parts of the diagnosis.
+        The parts of the diagnosis. Change points are searched only if the log drifts: without that there are none.
     recommendation : dict
         Settings of :class:`windvane.Agent`. Without ``half_life`` and ``gamma``, its default policy learns the memory.
     recommendation_note : str
@@ -65,6 +69,7 @@ class DriftDiagnosis:
     rewards: int
     seconds: float | None
     dim: int
+    rank: int
     alpha: float
     seed: int
     evidence: Evidence
@@ -113,10 +118,10 @@ def diagnose_drift(
 
     Notes
     -----
-    The verdict uses an e-process (:mod:`windvane.logs.drift.evidence`) that is valid at any time and for any logging
-    policy. All other intervals and p-values assume a sample of fixed size, and are approximate if the logging policy
-    learned from its rewards. There is no verdict with fewer than 200 rewards, fewer than 50 rewards of the rarer kind,
-    or fewer than 10 of the rarer kind per coordinate.
+    The verdict "drift" uses an e-process (:mod:`windvane.logs.drift.evidence`) that is valid at any time and for any
+    logging policy. All other intervals and p-values, and the verdict "drift likely", assume a sample of fixed size, and
+    are approximate if the logging policy learned from its rewards. There is no verdict with fewer than 200 rewards,
+    fewer than 50 rewards of the rarer kind, or fewer than 10 of the rarer kind per coefficient that the log determines.
 
     Examples
     --------
@@ -140,21 +145,23 @@ def diagnose_drift(
         )  # fmt: skip
         return _assemble(rows, alpha, seed, empty)
     begin("evidence")
-    fit = fit_logistic(rows.x, rows.reward, close=CLOSE)
-    replay = replay_log(rows, measure_information_per_decision(rows, fit.theta))
+    theta = np.zeros(rows.dim)
+    theta[rows.columns] = fit_logistic(rows.design, rows.reward, close=CLOSE).theta
+    replay = replay_log(rows, measure_information_per_decision(rows, theta))
     evidence = weigh_evidence(rows, replay, alpha)
     begin("memory")
     memory, cost = choose_memory(rows, replay, seed), measure_cost(rows, replay, seed)
     begin("rate")
     rate = estimate_rate(rows, memory.effective, seed)
     begin("features")
-    process = build_process(rows.x, rows.reward, fit.theta)
+    process = build_process(rows.design, rows.reward, theta[rows.columns])
     features = find_feature_drifts(rows, process, memory.effective, alpha, seed)
+    verdict = judge(evidence, features.test, alpha)
     begin("change points")
-    change_points = find_change_points(rows, seed)
+    change_points = () if verdict == NO_DRIFT else find_change_points(rows, seed)
     begin("what drifts")
     what = find_what_drifts(
-        rows, memory.effective, features.joint_p, has_drift=evidence.verdict == DRIFT, alpha=alpha, calendar=calendar,
+        rows, memory.effective, features.test.p, has_drift=verdict != NO_DRIFT, alpha=alpha, calendar=calendar,
         seed=seed,
     )  # fmt: skip
     report(len(PARTS), len(PARTS), "done")
@@ -180,10 +187,13 @@ def _assemble(
     what: WhatDrifts | None = None,
     cost: Cost | None = None,
 ) -> DriftDiagnosis:
-    settings, p = recommend(rows, evidence, memory), 1.0 if features is None else features.joint_p
+    test = None if features is None else features.test
+    verdict = judge(evidence, test, alpha)
+    settings = recommend(rows, verdict, memory)
+    answer = phrase_answer(rows.schema, verdict, evidence, test, memory, rate, change_points or (), alpha)
     return DriftDiagnosis(
-        answer=phrase_answer(evidence, memory, rate, p, alpha), verdict=evidence.verdict, source=rows.schema.source,
-        decisions=rows.decisions, rewards=len(rows), seconds=rows.seconds, dim=rows.dim, alpha=alpha, seed=seed,
-        evidence=evidence, memory=memory, rate=rate, features=features, change_points=change_points, what=what,
-        cost=cost, recommendation=settings, recommendation_note=explain(settings, memory, rows.schema),
+        answer=answer, verdict=verdict, source=rows.schema.source, decisions=rows.decisions, rewards=len(rows),
+        seconds=rows.seconds, dim=rows.dim, rank=rows.rank, alpha=alpha, seed=seed, evidence=evidence, memory=memory,
+        rate=rate, features=features, change_points=change_points, what=what, cost=cost, recommendation=settings,
+        recommendation_note=explain(settings, memory, rows.schema),
     )  # fmt: skip

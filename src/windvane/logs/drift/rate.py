@@ -173,7 +173,7 @@ def measure_displacement(
 def choose_lengths(rows: RewardedRows, effective: float) -> list[int]:
     """Return lengths of blocks in rows, doubling, from the effective memory on."""
     n = len(rows)
-    fewest = math.ceil(RARER_PER_COORDINATE * rows.dim * n / max(rows.rarer, 1.0))
+    fewest = math.ceil(RARER_PER_COORDINATE * rows.rank * n / max(rows.rarer, 1.0))
     longest = n // (LAG + FEWEST_PAIRS)
     memory = effective * n / rows.decisions
     first = min(max(fewest, int(min(memory, n))), longest)
@@ -194,7 +194,7 @@ def estimate_rate(rows: RewardedRows, effective: float, seed: int) -> Rate | Non
     """
     rng, n = np.random.default_rng(seed), len(rows)
     lengths = choose_lengths(rows, effective)
-    if not lengths or lengths[0] <= rows.dim:
+    if not lengths or lengths[0] <= rows.rank:
         return None
     metric = weighted_gram(rows.x, np.full(n, 1.0 / n))
     measured = [measure_displacement(rows, length, LAG, metric, rng) for length in lengths]

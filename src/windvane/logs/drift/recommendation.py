@@ -1,19 +1,18 @@
-"""The recommended settings of an agent, and the one-sentence answer."""
+"""The recommended settings of an agent."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from windvane.agent.memory import describe_seconds
 from windvane.agent.times import LONGEST
 from windvane.logs.drift.best_memory import BestMemory
-from windvane.logs.drift.evidence import DRIFT, UNKNOWN, Evidence
-from windvane.logs.drift.rate import Rate
+from windvane.logs.drift.evidence import DRIFT, NO_DRIFT
 from windvane.logs.drift.rows import RewardedRows
 from windvane.logs.log import LogSchema
 
 WIDEST = 16.0  # ratio of the ends of the interval of memories: if it is larger, the policy learns the memory
+EPSILON = 0.05  # of the recommended agent: one decision in twenty is random, so that its log can be evaluated
 LONG = 0.5  # share of the log: if all shorter memories are excluded, never forgetting is safe
 _UNITS = (("w", 604_800.0), ("d", 86_400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3))
 
@@ -43,23 +42,29 @@ def describe_vectors(schema: LogSchema) -> dict[str, Any]:
     {'dim': 2, 'L': 5.0}
     """
     if schema.features is not None:
-        return {"features": schema.features.declaration()}
+        return {"features": _shorten(schema.features.declaration())}
     longest = math.sqrt(max(schema.L**2 - schema.has_intercept, 0.0))
     L = {"L": math.ceil(1e6 * longest) / 1e6} if longest > 1.0 + 1e-9 else {}
     return {"dim": schema.dim - schema.has_intercept} | ({"intercept": True} if schema.has_intercept else {}) | L
 
 
-def recommend(rows: RewardedRows, evidence: Evidence, memory: BestMemory | None) -> dict[str, Any]:
-    """Return settings of :class:`windvane.Agent`: the features, or what describes the vectors, and the memory.
+def _shorten(declaration: dict[str, Any]) -> dict[str, Any]:
+    """Return a declaration of features without the values that it has by default."""
+    defaults = {"intercept": True, "clip": False}
+    return {name: value for name, value in declaration.items() if value and value != defaults.get(name, False)}
+
+
+def recommend(rows: RewardedRows, verdict: str, memory: BestMemory | None) -> dict[str, Any]:
+    """Return settings of :class:`windvane.Agent`: the features, or what describes the vectors, epsilon, and the memory.
 
     ``half_life`` is the correlation half-life, because that is its meaning for the default policy. No memory is set,
-    so that the default policy learns it, if there is no verdict, if the interval of memories is wide (a factor of more
-    than 16), or if the correlation half-life is longer than the log.
+    so that the default policy learns it, if there is no verdict, if a drift is likely but not detected, if the interval
+    of memories is wide (a factor of more than 16), or if the correlation half-life is longer than the log.
     """
-    settings = describe_vectors(rows.schema)
-    if memory is None or evidence.verdict == UNKNOWN:
+    settings = describe_vectors(rows.schema) | {"epsilon": EPSILON}
+    if memory is None or verdict not in (DRIFT, NO_DRIFT):
         return settings
-    if evidence.verdict != DRIFT:
+    if verdict == NO_DRIFT:
         return settings | ({"gamma": 1.0} if memory.effective_low >= LONG * rows.decisions else {})
     decisions, pace = memory.correlation_half_life, rows.seconds_per_decision
     if math.isinf(memory.effective_high) or memory.effective_high > WIDEST * memory.effective_low:
@@ -75,56 +80,23 @@ def explain(settings: dict[str, Any], memory: BestMemory | None, schema: LogSche
     """Explain the recommended settings."""
     low, high = schema.reward_range
     scaling = f" Send rewards to the agent as (reward - {low:g}) / {high - low:g}." if (low, high) != (0.0, 1.0) else ""
-    return _explain_memory(settings, memory) + scaling
+    exploration = (
+        f" epsilon={EPSILON} plays a random arm in one decision out of {1.0 / EPSILON:.0f}, so that the next log can "
+        "be checked and other policies can be evaluated on it."
+    )
+    return _explain_memory(settings, memory) + exploration + scaling
 
 
 def _explain_memory(settings: dict[str, Any], memory: BestMemory | None) -> str:
     if "half_life" in settings and memory is not None:
         averaged = next(entry.effective for entry in memory.losses if entry.memory == memory.correlation_time)
         return (
-            "half_life is not the half-life of a reward's information. For the default policy it is the time after "
-            "which the correlation of theta* with its old value is 1/2; with this setting, the policy averages over "
-            f"about {averaged:,.0f} decisions. For a policy with a discount, use gamma={memory.gamma:.6g}."
+            "half_life is here the correlation half-life, which is what it means for the default policy: the time "
+            "after which the correlation of the parameter with its old value is 1/2. It is longer than the half-life "
+            f"of a reward, {memory.half_life:,.0f} decisions: with this setting, the policy averages over about "
+            f"{averaged:,.0f} decisions. For a policy with a discount, use gamma={memory.gamma:.6g} instead, whose "
+            "half-life is that of a reward."
         )
     if "gamma" in settings:
         return "gamma=1 never forgets: the log excludes memories shorter than half of its length."
-    return "No memory is recommended: the default policy learns it from the rewards."
-
-
-def _describe(memory: BestMemory) -> str:
-    """Return the half-life with its interval as text."""
-    decisions = (memory.half_life, memory.half_life_low, memory.half_life_high)
-    seconds = (memory.half_life_seconds, memory.half_life_seconds_low, memory.half_life_seconds_high)
-
-    def format_end(index: int) -> str:
-        value = seconds[index]
-        if math.isinf(decisions[index]):
-            return "never"
-        return f"{decisions[index]:,.0f} decisions" if value is None else describe_seconds(value)
-
-    value, low, high = (format_end(index) for index in range(3))
-    return f"{value} ({low} to {high})" if low != high else value
-
-
-def phrase_answer(evidence: Evidence, memory: BestMemory | None, rate: Rate | None, p: float, alpha: float) -> str:
-    """Return the answer in one sentence, given the p-value ``p`` of the joint score test.
-
-    If the verdict is "no drift seen", the answer gives the speed of drift that the log rules out. It does not say that
-    the verdict would have been "drift" for a faster drift: the e-process is valid at any time, has less power for this
-    reason, and needs a larger drift.
-    """
-    if evidence.verdict == UNKNOWN or memory is None:
-        return f"Cannot be answered, because {evidence.reason}."
-    if evidence.verdict == DRIFT:
-        if math.isinf(memory.half_life):
-            return "Drift detected, but forgetting would not have improved the predictions of rewards."
-        return f"Drift detected: a reward loses half of its information after {_describe(memory)}."
-    fits = "one parameter fits all rewards" if p > alpha else (
-        f"the evidence does not suffice, although the score test for a sample of fixed size rejects (p = {p:.2g})"
-    )  # fmt: skip
-    if rate is None:
-        return f"No drift seen: {fits}, and the log is too short to say which speed of drift it rules out."
-    return (
-        f"No drift seen: {fits}, and a steady drift of theta* by more than {1000.0 * rate.excluded:.2g} per 1,000 "
-        "decisions is ruled out (95 %)."
-    )
+    return "No memory is set, because the default policy learns it from the rewards."

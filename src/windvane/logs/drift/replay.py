@@ -122,13 +122,26 @@ def list_scales(rows: RewardedRows) -> Array:
     return np.array(SCALES) / rows.schema.L
 
 
+def list_memories(rows: RewardedRows) -> Array:
+    """Return the memories of the experts. They must not depend on the rewards, or the evidence would not be valid.
+
+    mu' is at most 1/4, which bounds the information of a decision.
+    """
+    L, dim = rows.schema.L, rows.schema.dim
+    return choose_memories(rows.decisions, L**2 / (4.0 * dim), list_scales(rows)[0] ** 2 / dim)
+
+
 def replay_experts(rows: RewardedRows, memories: Array, ends: Index) -> tuple[Array, FilterBank]:
     """Replay the rows through experts with these memories, each with all scales.
 
-    Return the sum of their losses over each block of rewards, [blocks, experts], and the bank.
+    Return the sum of their losses over each block of rewards, [blocks, experts], and the bank. Its prior is that of the
+    coordinates of the log: the same predictions come from vectors in an orthonormal basis of the space that they span.
     """
-    scales = list_scales(rows)
-    bank = FilterBank(rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=rows.schema.L)
+    scales, schema = list_scales(rows), rows.schema
+    bank = FilterBank(
+        rows.dim, Logistic(), memories=memories, scales=scales, dispersion=1.0, lanes=1, L=schema.L,
+        prior_dim=schema.dim,
+    )  # fmt: skip
     events, rounds = order_events(rows, ends)
     losses = np.zeros((len(ends), len(memories) * len(scales)))
     arrays = (bank.lanes, bank.beliefs, bank.dense, bank.work)
@@ -162,9 +175,7 @@ def replay_log(rows: RewardedRows, information: float) -> Replay:
     is learned when it arrives. Predicting rewards in the order of arrival would be wrong: if clicks arrive sooner
     than the absence of clicks, the rewards that arrive first are all clicks although nothing drifts.
     """
-    # The ladder must not depend on the rewards, or the evidence would not be valid: mu' is at most 1/4.
-    L, scales = rows.schema.L, list_scales(rows)
-    memories = choose_memories(rows.decisions, L**2 / (4.0 * rows.dim), scales[0] ** 2 / rows.dim)
+    scales, memories = list_scales(rows), list_memories(rows)
     ends = divide(len(rows), BLOCKS)
     losses, bank = replay_experts(rows, memories, ends)
     a, q = (bank.beliefs[name][0].copy() for name in ("a", "q"))

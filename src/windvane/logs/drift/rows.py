@@ -6,12 +6,14 @@ random has the clock of the original traffic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from windvane.arguments import Array, Index, Mask
 from windvane.errors import ArgumentError
+from windvane.logs.drift.coding import choose_columns
 from windvane.logs.log import Log, LogBatch, LogSchema
 
 LARGEST = 5e7  # numbers in ``x``: 400 MB, so that a diagnosis with its workspaces stays below 1 GB
@@ -30,6 +32,8 @@ class RewardedRows:
         The schema of the log.
     x, reward : [n, d], [n]
         The vectors of the arms that were played, and their rewards in [0, 1].
+    arm : [n]
+        The index of the arm that was played, in ``schema.arms``; 0 if arms have no names.
     place, time : [n]
         Line or row in the file, and time of the decision.
     clock, arrival : [n]
@@ -42,13 +46,14 @@ class RewardedRows:
         The time from the first to the last decision. None if the log has no times.
     offers, valid : [m, K, d], [m, K]
         A systematic sample of the offers.
-    contexts, context_clock : [c, p], [c]
-        A systematic sample of the contexts, and the numbers of their decisions.
+    contexts, context_clock, context_time : [c, p], [c], [c]
+        A systematic sample of the contexts, and the numbers and times of their decisions.
     """
 
     schema: LogSchema
     x: Array
     reward: Array
+    arm: Index
     place: Index
     time: Array
     clock: Array
@@ -60,6 +65,7 @@ class RewardedRows:
     valid: Mask
     contexts: Array
     context_clock: Array
+    context_time: Array
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -68,6 +74,31 @@ class RewardedRows:
     def dim(self) -> int:
         """The dimension of the vectors."""
         return int(self.x.shape[1])
+
+    @cached_property
+    def columns(self) -> Index:
+        """Independent coordinates that span all vectors: see :func:`windvane.logs.drift.coding.choose_columns`."""
+        return choose_columns(self.x)
+
+    @property
+    def rank(self) -> int:
+        """The number of coefficients that the rewards can determine."""
+        return len(self.columns)
+
+    @cached_property
+    def design(self) -> Array:
+        """The vectors without the coordinates that are sums of others, [n, rank]."""
+        return self.x if self.rank == self.dim else np.ascontiguousarray(self.x[:, self.columns])
+
+    @property
+    def design_names(self) -> tuple[str, ...]:
+        """The names of the columns of ``design``."""
+        return tuple(self.schema.names[j] for j in self.columns)
+
+    def restrict(self, rows: Index, basis: Array) -> RewardedRows:
+        """Return some of the rows, with vectors in the coordinates of an orthonormal ``basis``, [d, r]."""
+        fields = ("reward", "arm", "place", "time", "clock", "arrival", "arrival_time")
+        return replace(self, x=self.x[rows] @ basis, **{name: getattr(self, name)[rows] for name in fields})
 
     @property
     def rarer(self) -> float:
@@ -144,7 +175,7 @@ def read_rows(log: Log) -> RewardedRows:
     offers: list[tuple[Array, Mask]] = []
     contexts: list[Array] = []
     chosen: list[Index] = []
-    columns: list[list[Array]] = [[] for _ in range(6)]
+    columns: list[list[Array]] = [[] for _ in range(7)]
     x, filled, seen = np.empty((schema.rows, schema.dim)), 0, 0
     context_sample, offer_sample = _Sample(-(-schema.rows // MOST_CONTEXTS)), None
     for batch in log.batches():
@@ -163,19 +194,21 @@ def read_rows(log: Log) -> RewardedRows:
         contexts.append(batch.context[picked])
         chosen.append(seen + picked)
         seen += len(batch)
-    times, weights, index, reward, place, arrived = (np.concatenate(column) for column in columns)
+    times, weights, index, reward, place, arrived, arm = (np.concatenate(column) for column in columns)
     rows = np.flatnonzero(index)
     ticks = np.cumsum(weights)
     decided, clock = times[rows], ticks[rows]
     counted = np.searchsorted(times, arrived, side="right")
     arrival = np.where(arrived <= decided, clock, np.maximum(clock, ticks[np.maximum(counted - 1, 0)]))
     return RewardedRows(
-        schema=schema, x=x[:filled], reward=reward, place=place.astype(np.int64), time=decided, clock=clock,
+        schema=schema, x=x[:filled], reward=reward, arm=arm.astype(np.int64) if schema.arms else np.zeros(filled, int),
+        place=place.astype(np.int64), time=decided, clock=clock,
         arrival=arrival, arrival_time=arrived, decisions=float(ticks[-1]),
         seconds=float(times[-1] - times[0]) if schema.has_times else None,
         offers=_pad([arms for arms, _ in offers], 0.0),
         valid=_pad([np.asarray(valid, dtype=float) for _, valid in offers], 0.0) > 0.0,
         contexts=np.concatenate(contexts), context_clock=ticks[np.concatenate(chosen)],
+        context_time=times[np.concatenate(chosen)],
     )  # fmt: skip
 
 
@@ -183,5 +216,5 @@ def _read_columns(batch: LogBatch, kept: Mask) -> list[Array]:
     """Return the columns of all rows, then those of the rows that are kept."""
     return [
         batch.time, batch.weight, kept.astype(float), batch.reward[kept], batch.place[kept].astype(float),
-        batch.reward_time[kept],
+        batch.reward_time[kept], batch.played[kept].astype(float),
     ]  # fmt: skip

@@ -46,6 +46,8 @@ class LogWorld:
     S: float
     sigma: float = 0.5  # rewards are in [0, 1]
     has_theta: bool = False
+    has_fixed_arms: bool = False
+    reward_range: tuple[float, float] = (0.0, 1.0)
 
     @property
     def link(self) -> Link:
@@ -127,10 +129,14 @@ def _read_contender(policy: Any, label: str | None = None) -> Contender:
         shown, settings = shown or " ".join(policy.split()), {**_parse_settings(policy, call["settings"]), **settings}
         policy = call["name"].strip()
     spec = PolicySpec(policy, label=shown, settings=settings, told=told).resolve()
-    if getattr(resolve_policy(spec.policy), "needs_truth", False):
+    cls = resolve_policy(spec.policy)
+    if getattr(cls, "needs_truth", False):
         raise ArgumentError(
             "policies", spec.name, "a policy that does not need the true parameter, which a log does not contain"
         )
+    if getattr(cls, "needs_one_hot", False):
+        expected = "a policy that chooses by the features of arms, which are not the same in every row of a log"
+        raise ArgumentError("policies", spec.name, expected)
     return Contender(label or spec.name, spec)
 
 

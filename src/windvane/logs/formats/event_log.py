@@ -48,8 +48,9 @@ class EventReader(Reader):
     def __init__(self, path: Path, arms: Sequence[str] | None = None) -> None:
         super().__init__(path)
         self._is_parquet = is_parquet(path)
+        self.place = "row" if self._is_parquet else "line"
         self._outcomes, self._declared = Outcomes(), DeclaredArms(arms)
-        self._prepared = Problems()
+        self._prepared = Problems(self.place)
         self._dim: int | None = None
 
     def _read_events(

@@ -24,6 +24,8 @@ class Reader(ABC):
     ----------
     format : str
         The name of the format.
+    place : str
+        What the place of a row counts: "line", or "row" of a file without lines.
     path : Path
         The file.
     stamp : tuple of int
@@ -39,6 +41,7 @@ class Reader(ABC):
 
     format: str
     extra_passes = 0
+    place = "line"
 
     def __init__(self, path: Path) -> None:
         self.path, self.stamp = path, read_stamp(path)

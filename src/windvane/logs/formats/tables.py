@@ -50,6 +50,7 @@ class TableReader(Reader):
     ) -> None:
         super().__init__(path)
         self.is_parquet = is_parquet(path)
+        self.place = "row" if self.is_parquet else "line"
         self.names, self._delimiter = read_names(path)
         self.roles = self._find_roles(roles or {})
         used = set(self.roles.values())

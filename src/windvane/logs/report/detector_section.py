@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from windvane.logs.drift.answers import format_time
 from windvane.logs.log import LogSchema
 from windvane.logs.report.pages import DataTable, Section
 
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 MOST_SHOWN = 10  # alarms of a detector
 INPUT = (
     "Each detector reads the error of a model that never forgets, with river's default settings. The detectors have no "
-    "common level: an alarm is no test, and a long log can raise false ones."
+    "common level: compare the alarms with those “by chance”, which the same errors in a random order raise. If "
+    "there are about as many, the detector has found nothing."
 )
-
-
-def format_time(time: float, schema: LogSchema) -> str:
-    """Return a time in UTC; "" if the log has no times."""
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S") if schema.has_times else ""
+READING = {
+    "adwin": "adwin: the mean error changed at some time before the row. It raises few alarms by chance.",
+    "page-hinkley": "page-hinkley: the error has grown for a while; a smaller error raises no alarm.",
+    "kswin": (
+        "kswin: the last 30 errors differ from earlier ones. It tests at every row, so a long log has many alarms by "
+        "chance, and only a cluster of them means something."
+    ),
+}
 
 
 def describe_detectors(alarms: Sequence[DetectorAlarms], schema: LogSchema) -> Iterator[Section]:
@@ -33,6 +37,7 @@ def describe_detectors(alarms: Sequence[DetectorAlarms], schema: LogSchema) -> I
         more = ["..."] if len(found.rows) > MOST_SHOWN else []
         shown = [*(f"{row:,}" for row in found.rows[:MOST_SHOWN]), *more]
         first = format_time(found.times[0], schema) if found.times else ""
-        rows.append([found.detector, str(len(found.rows)), "; ".join(shown), first])
-    table = DataTable(["detector", "alarms", "after rows", "first (UTC)"], rows, left=1)
-    yield Section("Detectors of river", [INPUT], table)
+        rows.append([found.detector, str(len(found.rows)), str(found.by_chance), "; ".join(shown), first])
+    columns = ["detector", "alarms", "by chance", f"after {schema.place}", "first (UTC)"]
+    lines = [INPUT, *(READING[found.detector] for found in alarms)]
+    yield Section("Detectors of river", lines, DataTable(columns, rows, left=1))

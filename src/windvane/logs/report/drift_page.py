@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import json
 import math
+import pprint
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windvane.agent.memory import describe_seconds
-from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Series, Strip, Ticks
-from windvane.lab.figures.style import BETTER, INK, PALETTE, WORSE
+from windvane.lab.figures.description import Axis, Figure, Mark, Panel, Series, Strip, Ticks
+from windvane.lab.figures.style import BETTER, INK, WORSE
 from windvane.logs.drift.diagnosis import DriftDiagnosis
-from windvane.logs.drift.evidence import DRIFT, UNKNOWN
-from windvane.logs.drift.feature_drift import FeatureDrift
+from windvane.logs.drift.evidence import NO_DRIFT, UNKNOWN, GroupEvidence
 from windvane.logs.evaluation.estimates import PolicyComparison
 from windvane.logs.log import LogSchema
-from windvane.logs.report.detector_section import describe_detectors, format_time
+from windvane.logs.report.detector_section import describe_detectors
+from windvane.logs.report.drift_findings import describe_change_points, describe_features, describe_what
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
-from windvane.logs.report.time_axis import TimeAxis
 
 if TYPE_CHECKING:
     from windvane.logs.drift.detectors import DetectorAlarms
 
-MOST_DRAWN = 8  # features in the figure, those with the smallest p-values: more lines are hard to distinguish
-NEVER = "never"
+MOST_GROUPS = 10  # groups in the table of evidence
+NEVER, NEWLINE = "never", "\n"
+WIDTH = 84  # of recommended settings
 NO_DRIFT_NOTE = "No drift was seen, so do not set this memory: it is only the one that happened to predict best."
+HALF_LIVES = (
+    "Two numbers describe the same forgetting. The half-life of a reward says when half of its information is lost. "
+    "The correlation half-life says when the parameter has lost half of its correlation with its old value; it is "
+    "usually longer, and it is what half_life means for the default policy of an agent."
+)
 
 
 def describe_drift(
@@ -41,9 +47,9 @@ def describe_drift(
     sections = [
         *_describe_evidence(diagnosis),
         *_describe_memory(diagnosis, value),
-        *_describe_what(diagnosis),
-        *_describe_features(diagnosis, schema),
-        *_describe_change_points(diagnosis, schema),
+        *describe_what(diagnosis, schema),
+        *describe_features(diagnosis, schema),
+        *describe_change_points(diagnosis, schema),
         *describe_detectors(alarms, schema),
         *_describe_recommendation(diagnosis),
     ]
@@ -80,7 +86,16 @@ def _describe_evidence(diagnosis: DriftDiagnosis) -> Iterator[Section]:
         f"The largest log evidence is {evidence.log_e:.1f} nats; the threshold for “drift” is {evidence.threshold:.1f}."
         f"{first} {diagnosis.caveat}"
     )
-    yield Section("Evidence", [text], pictures=[picture], is_printed=False)
+    yield Section("Evidence", [text], _list_groups(evidence.groups), pictures=[picture], is_printed=False)
+
+
+def _list_groups(groups: Sequence[GroupEvidence]) -> DataTable | None:
+    """Return the groups of rows with the largest evidence."""
+    if not groups:
+        return None
+    rows = [[each.group, each.partition, f"{each.log_e:.1f}"] for each in groups[:MOST_GROUPS]]
+    caption = "Log evidence on the rows of single groups, the largest first. It is one of many, so it is no verdict."
+    return DataTable(["group", "one of the", "log evidence (nats)"], rows, caption, left=2)
 
 
 def format_memory(decisions: float, seconds: float | None) -> str:
@@ -103,7 +118,12 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         )
     ]
     gammas = [f"{gamma:.6g}" for gamma in (memory.gamma, memory.gamma_low, memory.gamma_high)]
-    rows = [["a reward loses half of its information after", *half_lives], ["equivalent discount gamma", *gammas]]
+    rows = [
+        ["half-life of a reward: half of its information is lost after", *half_lives],
+        ["correlation half-life of the parameter",
+         format_memory(memory.correlation_half_life, memory.correlation_half_life_seconds), "", ""],
+        ["discount gamma with that half-life of a reward", *gammas],
+    ]  # fmt: skip
     if rate is not None:
         per = 1000.0
         rows.append(
@@ -111,7 +131,7 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
              *(f"{per * value:.3g}" for value in (rate.logits, rate.logits_low, rate.logits_high))]
         )  # fmt: skip
         rows.append(
-            ["total drift B_T, over the same spans",
+            ["total drift B_T, at this resolution",
              *(f"{value:.3g}" for value in (rate.variation, rate.variation_low, rate.variation_high))]
         )  # fmt: skip
     if cost is not None:
@@ -119,7 +139,7 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
             ["log loss due to never forgetting (nats per 1,000 rewards)",
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
-    lines = [] if diagnosis.verdict == DRIFT else [NO_DRIFT_NOTE]
+    lines = [*([NO_DRIFT_NOTE] if diagnosis.verdict == NO_DRIFT else []), HALF_LIVES]
     if value is not None:
         worth = value.difference
         ends = [worth.value, worth.low, worth.high]
@@ -135,8 +155,8 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
     interval = "95 % intervals." if value is None else f"95 % intervals; of the reward: {1.0 - diagnosis.alpha:.0%}."
     table = DataTable(["", "estimate", "low", "high"], rows, interval)
     caption = (
-        "Mean log loss of predictions, by the memory of the model; lower is better. Filled: not significantly worse "
-        "than any other."
+        "Mean log loss of predictions, by the half-life of a reward in the model; lower is better. Filled: not "
+        "significantly worse than any other."
     )
     picture = Picture(
         _draw_losses(diagnosis), "Chart: the log loss of predictions by the memory of the model.", caption
@@ -146,12 +166,12 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
 
 def _draw_losses(diagnosis: DriftDiagnosis) -> Figure:
     assert diagnosis.memory is not None
-    entries = sorted(diagnosis.memory.losses, key=lambda entry: entry.memory)
-    finite = [entry.memory for entry in entries if math.isfinite(entry.memory)]
+    entries = diagnosis.memory.half_lives
+    finite = [entry.half_life for entry in entries if math.isfinite(entry.half_life)]
     place = {math.inf: 4.0 * max(finite, default=1.0)}
     marks: list[Mark] = [
         Series(
-            np.array([place.get(entry.memory, entry.memory) for entry in entries]),
+            np.array([place.get(entry.half_life, entry.half_life) for entry in entries]),
             np.array([entry.loss for entry in entries]),
             INK, role="curve", width=1.0,
         )
@@ -159,130 +179,46 @@ def _draw_losses(diagnosis: DriftDiagnosis) -> Figure:
     for is_candidate, colour, name in ((True, BETTER, "as good as the best"), (False, WORSE, "significantly worse")):
         some = [entry for entry in entries if entry.is_candidate == is_candidate]
         if some:
-            x = np.array([place.get(entry.memory, entry.memory) for entry in some])
+            x = np.array([place.get(entry.half_life, entry.half_life) for entry in some])
             y = np.array([entry.loss for entry in some])
             marks.append(Series(x, y, colour, name, "losses", width=0.0, marker="o", size=7.0, is_filled=is_candidate))
-    shown = entries[:: max(1, len(entries) // 6)] + ([entries[-1]] if math.isinf(entries[-1].memory) else [])
-    shown = list(dict.fromkeys(shown))
+    shown = entries[:: max(1, len(entries) // 5)] + entries[-1:] * math.isinf(entries[-1].half_life)
     ticks = Ticks(
-        np.array([place.get(entry.memory, entry.memory) for entry in shown]),
-        [NEVER if math.isinf(entry.memory) else f"{entry.memory:,.0f}" for entry in shown],
+        np.array([place.get(entry.half_life, entry.half_life) for entry in dict.fromkeys(shown)]),
+        [NEVER if math.isinf(entry.half_life) else f"{entry.half_life:,.0f}" for entry in dict.fromkeys(shown)],
     )
-    x_axis = Axis("Memory: correlation time of the parameter (decisions; never: no forgetting)", "log", ticks=ticks)
-    return Figure(
-        [
-            Panel(
-                x_axis,
-                Axis("Log loss per reward (nats)", has_grid=True, value="loss", form=".5f"),
-                marks,
-                legend="best",
-            )
-        ]
-    )
-
-
-def _describe_what(diagnosis: DriftDiagnosis) -> Iterator[Section]:
-    what = diagnosis.what
-    if what is None:
-        return
-    rows = [["do the coefficients drift? (joint score test)", f"p = {what.p:.3g}", ""]]
-    if what.p_beyond_base_rate is not None:
-        text = "only the base rate" if what.is_base_rate_only else ""
-        rows.append(["does more than the base rate drift?", f"p = {what.p_beyond_base_rate:.3g}", text])
-    if what.ranking is not None:
-        change = what.ranking
-        finding = f"best arm changed in {change.share:.0%} of offers"
-        finding += f"; by noise alone {change.expected:.0%} on average, 95 % quantile {change.limit:.0%}"
-        rows.append(
-            [
-                "does the ranking of arms change? (first and last quarter)",
-                finding,
-                "changed" if change.has_changed else "",
-            ]
-        )
-    shifted = [context for context in what.contexts if context.has_shifted]
-    if what.contexts:
-        names = ", ".join(context.name for context in shifted[:5]) + (" ..." if len(shifted) > 5 else "")
-        rows.append(
-            ["do the contexts shift? (first and second half)", names or "no coordinate", "shifted" if shifted else ""]
-        )
-    if what.calendar is not None:
-        finding = f"p = {what.p:.3g} without calendar terms, p = {what.calendar.p:.3g} with them"
-        rows.append(["does the calendar explain it?", finding, "yes" if what.calendar.explains else ""])
-    elif what.calendar_note:
-        rows.append(["does the calendar explain it?", f"not tested: {what.calendar_note}", ""])
-    yield Section("What drifts", [what.summary], DataTable(["question", "finding", "verdict"], rows, left=3))
-
-
-def _describe_features(diagnosis: DriftDiagnosis, schema: LogSchema) -> Iterator[Section]:
-    features = diagnosis.features
-    if features is None:
-        return
-    ranked = sorted(features.features, key=lambda feature: feature.p)
-    rows = [
-        [f.name, f"{f.largest:.3g}", f"{f.p_largest:.3g}", f"{f.square:.3g}", f"{f.p_square:.3g}", f"{f.p:.3g}",
-         "drifts" if f.drifts else ""]
-        for f in ranked
-    ]  # fmt: skip
-    columns = ["coordinate", "sup |W|", "p (sup)", "mean W²", "p (mean)", "p (Holm)", "verdict"]
-    lines = [
-        "The score process W of each coordinate is a Brownian bridge if one parameter fits all rewards and information "
-        "arrives steadily. The p-values are bootstrapped. If coordinates are correlated, drift "
-        "of one can show in another.",
-    ]
-    if features.fixed_sample_p is not None:
-        lines.append(f"Fixed-sample p-value of the joint test (parametric bootstrap): {features.fixed_sample_p:.3g}.")
-    elif features.fixed_sample_note:
-        lines.append(f"There is no fixed-sample p-value: {features.fixed_sample_note}.")
-    drawn = ranked[:MOST_DRAWN]
-    width = f"{features.half_width:,.0f} decisions on each side"
-    caption = f"Estimates from a sliding window ({width}), with pointwise 95 % bands. Vertical lines: change points."
-    picture = Picture(
-        _draw_thetas(diagnosis, drawn, schema), "Line chart: the estimated coefficients over time, with bands.", caption
-    )
-    yield Section("Which coordinates", lines, DataTable(columns, rows), [picture], is_printed=False)
-
-
-def _draw_thetas(diagnosis: DriftDiagnosis, drawn: list[FeatureDrift], schema: LogSchema) -> Figure:
-    assert diagnosis.features is not None
-    times = diagnosis.features.times if schema.has_times else diagnosis.features.decisions
-    axis = TimeAxis(times[0], times[-1], has_times=schema.has_times)
-    x = axis.place(times)
-    marks: list[Mark] = []
-    for group, feature in enumerate(drawn):
-        colour = PALETTE[group % len(PALETTE)].colour
-        theta, low, high = (np.array(values) for values in (feature.theta, feature.low, feature.high))
-        marks += [Band(x, low, high, colour, group), Series(x, theta, colour, feature.name, "mean", group=group)]
-    for point in diagnosis.change_points or ():
-        place = float(axis.place([point.time if schema.has_times else point.decision])[0])
-        marks.append(Strip("x", place, place))
-    return Figure([Panel(axis.describe(), Axis("Coefficient", has_grid=True, value="coefficient"), marks)])
-
-
-def _describe_change_points(diagnosis: DriftDiagnosis, schema: LogSchema) -> Iterator[Section]:
-    points = diagnosis.change_points
-    if points is None:
-        return
-    text = "No change point improves the fit by more than its penalty."
-    if points:
-        text = (
-            "Changes that improve the fit by more than their penalty. If theta* moves gradually, they only approximate "
-            "its path by steps."
-        )
-    rows = []
-    for p in points:
-        interval = f"{format_time(p.time_low, schema)} to {format_time(p.time_high, schema)}"
-        times = [format_time(p.time, schema), interval if schema.has_times else ""]
-        rows.append([f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", *times, f"{p.logits:.3g}"])
-    columns = ["row", "95 % interval", "time (UTC)", "95 % interval", "change of logits"]
-    yield Section("Change points", [text], DataTable(columns, rows) if rows else None)
+    low = min(entry.loss for entry in entries)
+    near = sorted(entry.loss for entry in entries)[: max(2, (3 * len(entries)) // 4)]
+    y_axis = Axis(
+        "Log loss per reward (nats)", has_grid=True, value="loss", form=".5f",
+        low=low - 0.1 * (near[-1] - low), high=near[-1] + 0.1 * (near[-1] - low),
+    )  # fmt: skip
+    x_axis = Axis("Half-life of a reward (decisions)", "log", ticks=ticks)
+    return Figure([Panel(x_axis, y_axis, marks, legend="best")])
 
 
 def _describe_recommendation(diagnosis: DriftDiagnosis) -> Iterator[Section]:
     settings = diagnosis.recommendation
     if diagnosis.verdict == UNKNOWN:
         return
-    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    code = f"windvane.Agent({arguments})\n\n{json.dumps(settings)}"
     lines = [diagnosis.recommendation_note, "For Agent, and as the JSON of a stream:"]
+    code = f"{format_call(settings)}\n\n{json.dumps(settings, indent=2)}"
     yield Section("Recommended settings", lines, code=code)
+
+
+def format_call(settings: dict[str, Any]) -> str:
+    """Return the call of an agent with these settings, to paste.
+
+    Examples
+    --------
+    >>> print(format_call({"dim": 2, "epsilon": 0.05}))
+    windvane.Agent(
+        dim=2,
+        epsilon=0.05,
+    )
+    """
+    lines = []
+    for name, value in settings.items():
+        text = pprint.pformat(value, width=WIDTH - len(name), sort_dicts=False)
+        lines.append(f"    {name}={text.replace(NEWLINE, NEWLINE + ' ' * (5 + len(name)))},")
+    return "\n".join(["windvane.Agent(", *lines, ")"])

@@ -88,11 +88,14 @@ def check(log: Log) -> LogCheck:
         *rows.check_reading(problems, columns),
         *rows.check_times(columns),
         *rows.check_ids(columns),
+        *rows.check_repeats(columns),
         *rows.check_rewards(columns),
+        *rows.check_reward_order(columns),
         *rows.check_delays(columns),
         *propensities.check_propensities(columns),
         *propensities.check_weights(weights),
         *propensities.check_each_arm(arms, columns),
+        *propensities.check_contexts(columns),
     ]
     worst: Verdict = next((v for v in ("error", "warning") if any(line.verdict == v for line in lines)), "ok")
     known = columns.reward[~np.isnan(columns.reward)]

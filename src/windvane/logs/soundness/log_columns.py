@@ -1,10 +1,10 @@
-"""The columns of a log that checks need, without contexts and vectors: about 60 bytes per row."""
+"""The columns of a log that checks need, without contexts and vectors: about 70 bytes per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from windvane.arguments import LARGEST, Array, Index, Mask
 from windvane.logs.file_log import FileLog
 from windvane.logs.log import Log
-from windvane.logs.raw import RawRows
+from windvane.logs.raw import FieldColumn, RawRows
+from windvane.logs.soundness.context_weights import ContextWeights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class LogColumns:
     ``arm`` has indices into ``arms``, and ``offered`` the number of rows that offer each of these, of which ``tested``
     have a propensity. ``count`` is the number of arms on offer in each row. ``total_probability`` is None unless rows
     have the probabilities of all arms. ``id_hash`` has an entry for each row with an id; None if the log has no ids.
+    ``row_hash`` is that of arm, reward and context.
     """
 
     arms: list[str]
@@ -35,6 +37,8 @@ class LogColumns:
     propensity: Array
     total_probability: Array | None
     id_hash: npt.NDArray[np.int64] | None
+    row_hash: npt.NDArray[np.uint64]
+    contexts: ContextWeights
     has_times: bool
 
     def __len__(self) -> int:
@@ -62,6 +66,7 @@ class _Part(NamedTuple):
     propensity: Array
     total_probability: Array | None
     id_hash: npt.NDArray[np.int64] | None
+    row_hash: npt.NDArray[np.uint64]
 
 
 class _ArmNames:
@@ -96,8 +101,8 @@ class _ArmNames:
 
 def collect_columns(log: Log) -> LogColumns:
     """Read a log once, and return its columns."""
-    names = _ArmNames()
-    parts = list(_read_raw(log, names) if isinstance(log, FileLog) else _read_batches(log, names))
+    names, contexts = _ArmNames(), ContextWeights()
+    parts = list(_read_raw(log, names, contexts) if isinstance(log, FileLog) else _read_batches(log, names, contexts))
     arm = np.concatenate([part.arm for part in parts])
     every, (offered, tested) = len(names.codes), names.count_offers()
     counts = [np.full(len(part.arm), every) if part.counts is None else part.counts for part in parts]
@@ -115,25 +120,28 @@ def collect_columns(log: Log) -> LogColumns:
         propensity=np.concatenate([part.propensity for part in parts]),
         total_probability=np.concatenate(totals) if len(totals) == len(parts) else None,
         id_hash=np.concatenate(hashes) if any(map(len, hashes)) else None,
+        row_hash=np.concatenate([part.row_hash for part in parts]),
+        contexts=contexts,
         has_times=log.schema.has_times,
     )
 
 
-def _read_raw(log: FileLog, names: _ArmNames) -> Iterator[_Part]:
+def _read_raw(log: FileLog, names: _ArmNames, contexts: ContextWeights) -> Iterator[_Part]:
     for rows in log.usable_batches():
         if len(rows):
-            yield _to_part(rows, names)
+            yield _to_part(rows, names, contexts)
 
 
-def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
+def _to_part(rows: RawRows, names: _ArmNames, contexts: ContextWeights) -> _Part:
     assert rows.arm.values is not None  # readers return arms as strings
     arm = names.index(rows.arm.values)[rows.arm.data]
-    counts, total, is_tested = None, None, ~np.isnan(rows.probability)
+    counts, total, on_offer, is_tested = None, None, None, ~np.isnan(rows.probability)
     if (offers := rows.offers) is None:
         names.offer_all(is_tested)
     else:
         assert offers.arm.values is not None
-        names.offer(names.index(offers.arm.values)[offers.arm.data], is_tested[offers.row])
+        on_offer = offers.row, names.index(offers.arm.values)[offers.arm.data]
+        names.offer(on_offer[1], is_tested[on_offer[0]])
         counts = np.diff(offers.start)
         if offers.probability is not None:
             total = np.add.reduceat(offers.probability, offers.start[:-1])
@@ -141,10 +149,34 @@ def _to_part(rows: RawRows, names: _ArmNames) -> _Part:
     if rows.id is not None:
         given = [id_ for id_ in rows.id.tolist() if id_ is not None and id_ == id_]  # NaN differs from itself
         ids = np.fromiter((hash(id_) for id_ in given), dtype=np.int64, count=len(given))
-    return _Part(arm, counts, rows.time, rows.reward, rows.reward_time, rows.probability, total, ids)
+    contexts.add(rows.context, arm, invert(rows.probability), on_offer)
+    row_hash = _hash_rows([arm, rows.reward], rows.context)
+    return _Part(arm, counts, rows.time, rows.reward, rows.reward_time, rows.probability, total, ids, row_hash)
 
 
-def _read_batches(log: Log, names: _ArmNames) -> Iterator[_Part]:
+def _hash_rows(numbers: Sequence[npt.NDArray[Any]], fields: Mapping[str, FieldColumn]) -> npt.NDArray[np.uint64]:
+    """Return a hash of each row that depends on its values only, not on how a part of the log encodes them."""
+    hashes = np.zeros(len(numbers[0]), dtype=np.uint64)
+    for values in numbers:
+        hashes = _mix(hashes, np.asarray(values, dtype=float).view(np.uint64))
+    for name, column in sorted(fields.items()):
+        data, seed = column.fill(len(hashes)), hash(name) % 2**64
+        codes = data.astype(float).view(np.uint64)
+        if column.values is not None:
+            table = np.array([*(hash(value) % 2**64 for value in column.values), 0], dtype=np.uint64)
+            codes = table[data]
+        is_present = ~np.isnan(data) if column.values is None else data >= 0
+        hashes = np.where(is_present, _mix(hashes ^ np.uint64(seed), codes), hashes)
+    return hashes
+
+
+def _mix(hashes: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Combine two hashes; products wrap around."""
+    mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
+
+
+def _read_batches(log: Log, names: _ArmNames, contexts: ContextWeights) -> Iterator[_Part]:
     """Read a log in memory, whose arms are named by their index."""
     for batch in log.batches():
         index = names.index(tuple(f"arm {i + 1}" for i in range(batch.valid.shape[1])))
@@ -154,4 +186,10 @@ def _read_batches(log: Log, names: _ArmNames) -> Iterator[_Part]:
         counts = batch.valid.sum(axis=1)
         reward = np.array([log.schema.to_reward(value) for value in (0.0, 1.0)])
         scaled = reward[0] + (reward[1] - reward[0]) * batch.reward
-        yield _Part(batch.played, counts, batch.time, scaled, batch.reward_time, batch.propensity, total, None)
+        labels = log.schema.context_names or tuple(f"c{i + 1}" for i in range(batch.context.shape[1]))
+        fields = {name: FieldColumn(column) for name, column in zip(labels, batch.context.T, strict=True)}
+        contexts.add(fields, batch.played, invert(batch.propensity), (row, place))
+        row_hash = _hash_rows([batch.played, scaled, *batch.x.T], fields)
+        yield _Part(
+            batch.played, counts, batch.time, scaled, batch.reward_time, batch.propensity, total, None, row_hash
+        )

@@ -5,6 +5,10 @@ offer it, whatever the world and the logging policy, which may learn: each term 
 the mean over arms of these, the mean importance weight of a policy that plays every arm on offer with the same
 probability, is also 1. Wrong propensities, rows that were lost depending on the arm, and arms that could never be
 played show up as deviations beyond the stated intervals.
+
+The context is known before the arm is drawn, so the same holds in the rows with one value of a field. There,
+propensities can be wrong that are right on average: uniform ones for a policy that prefers one arm on phones and
+another one on desktops.
 """
 
 from __future__ import annotations
@@ -23,6 +27,9 @@ LEVEL = 0.01  # of each test: a sound log fails it with probability 1 %
 # The sum of 1{a_t = a} / p_t consists of large and rare terms if p_t is small. If an arm is expected to be played this
 # often even with the smallest propensity of the log, the skewness of the sum is at most 1 / sqrt(30) = 0.2.
 FEWEST_EXPECTED = 30.0
+# In contexts: there are many, so their quantile is far in the tail, where the normal approximation needs more terms.
+FEWEST_IN_CONTEXT = 100.0
+SMALLEST_ERROR = 1e-12  # of a mean: for arms that were always or never played in a context
 SMALL_SAMPLE = 100.0  # effective decisions: a standard error of at most 0.05 for a mean of clicks
 
 
@@ -144,6 +151,29 @@ def check_each_arm(arms: Sequence[ArmCheck], columns: LogColumns) -> list[CheckL
         finding = f"no deviation in the {count(len(tested), 'arm')} on offer often enough"
         lines.append(CheckLine(question, "ok", finding))
     return lines
+
+
+def check_contexts(columns: LogColumns) -> list[CheckLine]:
+    """Check whether the propensities of each arm are right in each context."""
+    p = columns.propensity[~np.isnan(columns.propensity)]
+    if (p == 1.0).all():
+        return []
+    lowest = float(p.min())
+    tested = [each for each in columns.contexts.list_arms(columns.arms) if each.offered * lowest >= FEWEST_IN_CONTEXT]
+    if not tested:
+        return []
+    question, reach, off = "Are propensities right in each context?", _quantile(LEVEL / len(tested)), []
+    for each in tested:
+        error = math.sqrt(max(each.square - each.mean**2, 0.0) / each.offered)
+        if abs(each.mean - 1.0) > reach * error:
+            size = abs(each.mean - 1.0) / max(error, SMALLEST_ERROR)
+            off.append((size, f"{each.name} (mean weight {each.mean:.3g})"))
+    if not off:
+        finding = f"no deviation in {count(len(tested), 'pair')} of an arm and a value of the context"
+        return [CheckLine(question, "ok", finding)]
+    finding = f"not for {list_names([name for _, name in sorted(off, reverse=True)], most=3)}"
+    advice = "compare the logged probabilities with those used for the decisions in these contexts; were rows lost?"
+    return [CheckLine(question, "error", finding, advice)]
 
 
 def _quantile(level: float) -> float:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from windvane.agent.memory import describe_seconds
+from windvane.arguments import Index, Mask
 from windvane.logs.row_problems import NOT_IN_ORDER, REPEATED_ID, ProblemCount
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
@@ -16,7 +17,11 @@ FEW_OUTCOMES = 50  # of the rarer kind: a relative standard error of 14 %
 COUNTER = 1e7  # seconds since 1970 below which times are probably a counter
 OUTLYING = 100.0  # the range of rewards, as a multiple of that of 98 % of them
 UNEVEN = 0.01  # difference of median delays, as a share of the log, from which on learners see a biased sample
-SERIOUS = 0.01  # a log with more than this share of rows left out is not sound
+FEW_REPEATS = 5  # pairs of equal rows at the same time that are not worth a warning
+OWN_TIME = 0.8  # share of different rows with a time of their own
+MORE_ALIKE = 2.0  # times as often as rows at different times: rows at the same time may be of one visitor
+SORTED = 0.05  # of the changes between kinds of rewards in random order: only a change from 2 % to 98 % has as few
+SERIOUS = 0.01  # a log with more than this share of rows left out, or repeated, is not sound
 
 
 def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list[CheckLine]:
@@ -45,12 +50,13 @@ def check_times(columns: LogColumns) -> list[CheckLine]:
         advice = "record the time of each decision; without it, results are in decisions only, not in hours"
         return [CheckLine(question, "warning", "the log has no times", advice)]
     time = columns.time
-    missing, backwards = int(np.isnan(time).sum()), int((np.diff(time[~np.isnan(time)]) < 0.0).sum())
+    known = time[~np.isnan(time)]
+    missing, backwards = len(time) - len(known), int((known < np.maximum.accumulate(known)).sum())
     if missing:
         finding = f"{count(missing, 'row')} without a time"
         return [CheckLine(question, "error", finding, "record the time of every decision")]
     if backwards:
-        finding, advice = f"{count(backwards, 'row')} earlier than the row before", "sort the log by time"
+        finding, advice = f"{count(backwards, 'row')} earlier than a row before", "sort the log by time"
         return [CheckLine(question, "warning", finding, advice)]
     finding = f"yes, over {describe_seconds(float(np.ptp(time)))}"
     if (first := float(time[0])) >= COUNTER:  # a wrong unit shows as a wrong date
@@ -68,6 +74,64 @@ def check_ids(columns: LogColumns) -> list[CheckLine]:
         return [CheckLine(question, "ok", "yes")]
     advice = "a decision that is logged twice counts twice: keep only the first"
     return [CheckLine(question, "error", count(repeated, "repeated id"), advice)]
+
+
+def check_repeats(columns: LogColumns) -> list[CheckLine]:
+    """Check whether rows at the same time are equal more often than rows at different times.
+
+    This needs times that tell decisions apart: in one hour of a log whose times are hours, many rows are equal.
+    """
+    if not columns.has_times or np.isnan(columns.time).any():
+        return []
+    order = np.lexsort((columns.row_hash, columns.time))
+    is_later = np.diff(columns.time[order]) > 0.0
+    is_new = is_later | (np.diff(columns.row_hash[order]) != 0)
+    sizes, copies = _measure_runs(is_later), _measure_runs(is_new)
+    pairs, equal = (0.5 * float((n * (n - 1.0)).sum()) for n in (sizes, copies))
+    lag = int(sizes.max())  # rows that are so far apart have different times
+    compared = len(columns) - lag
+    if compared < lag or len(sizes) < OWN_TIME * len(copies):
+        return []
+    by_time = columns.row_hash[np.argsort(columns.time, kind="stable")]
+    alike = int((by_time[lag:] == by_time[:-lag]).sum())
+    chance = pairs * (alike + 3.0 * np.sqrt(alike) + 3.0) / compared  # at most, by three standard errors
+    question = "Is every row recorded once?"
+    if equal <= MORE_ALIKE * chance + FEW_REPEATS:
+        return [CheckLine(question, "ok", "yes")] if columns.id_hash is None else []
+    repeated = int((~is_new).sum())
+    finding = f"no: {count(repeated, 'row')} equal to an earlier one in time, context, arm and reward"
+    advice = "a decision that is logged twice counts twice: keep only the first"
+    if columns.id_hash is None:
+        advice += "; log an id with each decision, to be sure that rows are the same decision"
+    return [CheckLine(question, "error" if repeated > SERIOUS * len(columns) else "warning", finding, advice)]
+
+
+def _measure_runs(is_start: Mask) -> Index:
+    """Return the lengths of runs of rows; the first row starts one, and others where ``is_start``."""
+    return np.diff(np.flatnonzero(np.concatenate(([True], is_start, [True]))))
+
+
+def check_reward_order(columns: LogColumns) -> list[CheckLine]:
+    """Check whether rewards of one kind are all in one part of the log, as they are after sorting by reward."""
+    known = ~np.isnan(columns.reward)
+    order = np.argsort(columns.time[known], kind="stable") if columns.has_times else slice(None)
+    is_high = columns.reward[known] > columns.reward[known].min(initial=np.inf)
+    high = int(is_high.sum())
+    if min(high, len(is_high) - high) < FEW_OUTCOMES:
+        return []
+    expected = 2.0 * high * (len(is_high) - high) / len(is_high)
+    found = [int((np.diff(some.astype(int)) != 0).sum()) for some in (is_high, is_high[order])]
+    question = "Are rewards in the order of decisions?"
+    if min(found) >= SORTED * expected:
+        return [CheckLine(question, "ok", "yes, they are not sorted by their size")]
+    finding = (
+        f"the rows are sorted by reward: {count(min(found), 'change', 'changes')} between the lowest reward and others "
+        f"from row to row, and about {expected:,.0f} in random order"
+    )
+    if found[1] >= SORTED * expected:
+        return [CheckLine(question, "warning", f"{finding}; sorted by time, they are not", "sort the log by time")]
+    advice = "restore the order of the decisions: in this order, every analysis of drift and of learning is wrong"
+    return [CheckLine(question, "error", finding, advice)]
 
 
 def check_rewards(columns: LogColumns) -> list[CheckLine]:
