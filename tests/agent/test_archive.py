@@ -102,7 +102,7 @@ def read_arrays(content: bytes) -> dict:
     return arrays | {"document": json.loads(arrays["document"].item())}
 
 
-def sign(body: bytes, version: object = 7) -> bytes:
+def sign(body: bytes, version: object = 8) -> bytes:
     return f"windvane agent {version} {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
@@ -299,8 +299,24 @@ def test_forged_documents_are_refused(small: bytes, path: str, value: object) ->
     assert find_damage(forge(small, {}, path, value)) == "state"
 
 
+def test_a_file_of_version_7_is_read(small: bytes) -> None:
+    """Its calibration has no start: it counts every decision, as that version did."""
+    document = read_arrays(small)["document"]
+    assert document["calibration"].pop("start") is None
+    with_reward = Agent.from_bytes(small)
+    with_reward.history([1.0], [[0.5]])
+    for content, start in ((small, None), (with_reward.to_bytes(), 0)):
+        arrays = read_arrays(content)
+        del arrays["document"]["calibration"]["start"]
+        buffer = io.BytesIO()
+        np.savez(buffer, document=np.array(json.dumps(arrays.pop("document")).encode()), **dict(sorted(arrays.items())))
+        assert Agent.from_bytes(sign(buffer.getvalue(), 7)).core.calibration.start == start
+        with rejects(error=FileError, code="state"):
+            Agent.from_bytes(sign(buffer.getvalue()))
+
+
 def test_other_versions_archives_and_orders_are_refused(small: bytes) -> None:
-    for version in (1, 6, 8, "7.0", "seven"):
+    for version in (1, 6, 9, "8.0", "seven"):
         with rejects(error=FileError, code="version") as caught:
             Agent.from_bytes(sign(small.partition(b"\n")[2], version))
         assert f"version {str(version)!r}" in caught.value.problem

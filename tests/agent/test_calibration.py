@@ -73,17 +73,19 @@ def test_means_are_those_of_the_outcomes(outcomes: list[Outcome], cut: int) -> N
 
 @settings(max_examples=40)
 @given(data=st.data(), learn=st.sampled_from(["on_arrival", "at_timeout", "early"]), seed=st.integers(0, 100))
-def test_an_agent_counts_every_outcome_once(data: st.DataObject, learn: str, seed: int) -> None:
-    """Random lives: rewards at once, late or never, some decisions dropped; saved and loaded on the way."""
+def test_an_agent_counts_every_outcome_of_an_informed_decision_once(data: st.DataObject, learn: str, seed: int) -> None:
+    """Random lives: rewards at once, late or never, some decisions dropped; saved and loaded on the way. A decision is
+    informed if something was learned before it: its prediction is then not that of the prior."""
     agent = Agent(
         features={"arms": ["a", "b", "c"]}, reward_timeout=6, default_reward=0.0, learn=learn, max_pending=8, seed=seed
     )
-    decisions, settled = [], []
+    decisions, settled, informed = [], [], set[str]()
     steps = data.draw(st.lists(st.sampled_from(["decide", "reward", "save"]), max_size=60))
     for i, step in enumerate(steps):
         closed = agent.core.expire(now=NOON + i, room=step == "decide")  # as a decision would, but with what was closed
         settled += [(each.id, each.learned) for each in closed if each.learned is not None]
         if step == "decide":
+            informed |= {f"d{i}"} if settled else set()
             decisions.append(agent.decide(now=NOON + i, id=f"d{i}"))
         elif step == "reward" and agent.pending():
             key, value = data.draw(st.sampled_from(agent.pending())).id, data.draw(st.sampled_from([0.0, 0.5, 1.0]))
@@ -92,14 +94,64 @@ def test_an_agent_counts_every_outcome_once(data: st.DataObject, learn: str, see
         elif step == "save":
             agent = Agent.from_bytes(agent.to_bytes())
     by_id = {decision.id: decision for decision in decisions}
-    outcomes = [(by_id[key].arm, by_id[key].prediction, value) for key, value in settled]
+    outcomes = [(by_id[key].arm, by_id[key].prediction, value) for key, value in settled if key in informed]
     seen = agent.info().calibration
     assert_means(seen.overall, outcomes)
     assert seen.recent == seen.overall
     for means in seen.by_arm:
         assert_means(means, [outcome for outcome in outcomes if outcome[0] == means.arm])
-    assert seen.overall.settled == agent.info().counts.settled
-    assert seen.overall.mean_reward == agent.info().mean_reward
+    assert len(settled) == agent.info().counts.settled
+
+
+def test_decisions_before_anything_was_learned_do_not_count() -> None:
+    """Of a first day whose rewards wait for their timeout. History counts as learned, and so does an early look."""
+    settings: dict[str, Any] = {"features": {"arms": ["a"]}, "reward_timeout": 3, "default_reward": 0.0}
+    agent, informed = Agent(**settings), Agent(**settings)
+    informed.history([1.0, 0.0], arms=["a", "a"])
+    for each in (agent, informed):
+        predictions = [each.decide(now=NOON).prediction for _ in range(14)]
+        assert each.info().counts.settled == 9
+        first = 5 if each is agent else 0  # the outcome of decision 0 is learned before decision 5 is made
+        assert_means(each.info().calibration.overall, [("a", p, 0.0) for p in predictions[first:9]])
+        assert (predictions[0] == 0.5) == (each is agent)
+
+
+def test_the_first_day_raises_no_alarm() -> None:
+    """The setting that the documentation recommends, with more decisions than the alarm leaves out at its start."""
+    rng, agent = np.random.default_rng(0), Agent(
+        features={"by_arm": {"device": ["phone", "desktop"]}, "arms": ["a", "b", "c"]},
+        reward_timeout="1d", default_reward=0.0,
+    )  # fmt: skip
+    rates, waiting = {"a": 0.03, "b": 0.05, "c": 0.04}, deque[Any]()
+    for i in range(9000):  # 3,000 a day
+        now = NOON + 28.8 * i
+        decision = agent.decide(context={"device": "phone" if rng.random() < 0.6 else "desktop"}, now=now)
+        if rng.random() < rates[decision.arm]:
+            waiting.append((i + 40, decision.id))
+        if waiting and waiting[0][0] <= i:
+            agent.reward(waiting.popleft()[1], 1.0, now=now)
+        if i % 100 == 0:
+            assert agent.alerts == []
+    assert agent.info().counts.settled > 5900
+    assert 2900 < agent.info().calibration.overall.settled < 3100  # those of the second day
+
+
+def test_an_alert_does_not_propose_what_is_on() -> None:
+    """Rewards fall and the policy never forgets, with an intercept of any kind and without."""
+    settings: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+        ({"features": {"arms": ["a"], "intercept": False}}, {}, False),  # the arm has one of its own
+        ({"features": {"shared": {"x": (0, 1)}, "arms": ["a"]}}, {"context": {"x": 1}}, False),
+        ({"features": {"per_arm": {"x": (0, 1)}, "intercept": False}}, {"arms": {"a": {"x": 1}}}, True),
+        ({"dim": 1, "intercept": True}, {"arms": [[0.5]]}, False),
+        ({"dim": 1}, {"arms": [[0.5]]}, True),
+    ]
+    for arguments, offer, is_proposed in settings:
+        agent = Agent(policy="OnePassGLM", gamma=1.0, S=3.0, **arguments)
+        for i in range(3100):
+            agent.reward(agent.decide(**offer, now=NOON), float(i % 3 > 0 and i < 2000))
+        (alert,) = (alert for alert in agent.alerts if alert.code == "miscalibrated")
+        assert ("; add an intercept or features that explain them" in alert.message) == is_proposed
+        assert ("; add features that explain them" in alert.message) != is_proposed
 
 
 def test_the_standard_error_neither_trusts_silence_nor_confidence() -> None:
@@ -201,7 +253,7 @@ def test_a_model_that_cannot_fit_the_rewards_is_reported() -> None:
 def test_the_alert_says_what_was_seen() -> None:
     """Rewards fall from 0.6 to 0.2, and the policy never forgets."""
     agent, luck = Agent(features={"arms": ["a"]}, policy="OnePassGLM", gamma=1.0, S=3.0), np.random.default_rng(3)
-    for rounds, rate, expected in ((3000, 0.6, []), (1100, 0.2, ["miscalibrated"])):
+    for rounds, rate, expected in ((3001, 0.6, []), (1100, 0.2, ["miscalibrated"])):
         for _ in range(rounds):
             agent.reward(agent.decide(now=NOON), float(luck.random() < rate))
         assert [alert.code for alert in agent.alerts] == expected

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.agents import LIVE, NOON, RED, build_agent
 from windvane import Agent
-from windvane.agent.memory import describe_seconds, find_half_life, half_life_of
+from windvane.agent.memory import CALM_TEXTS, describe_seconds, find_half_life, half_life_of
 from windvane.agent.pace import STEP, Pace
 
 DAY = 86400.0
@@ -81,6 +81,23 @@ def test_the_adaptive_policy_shows_what_it_learned() -> None:
     assert 5 < half_life.decisions < 100  # the good arm changes every 100 decisions
     assert half_life.seconds == pytest.approx(60 * half_life.decisions)
     assert half_life.text.endswith((" minutes", " hours", " hour"))
+
+
+def test_the_half_life_and_the_verdict_on_drift_do_not_contradict_each_other() -> None:
+    """A world that changes often and then becomes calm: the verdict is about all rewards, the half-life about the
+    latest ones, and its text says so."""
+    rng, agent = np.random.default_rng(0), Agent(features={"arms": ["a", "b"]})
+    assert agent.info().half_life.decisions is not None  # of the prior, which expects some drift
+    for i in range(8000):
+        decision = agent.decide(now=NOON + 60 * i)
+        good = "ab"[min(i, 3000) // 100 % 2]
+        agent.reward(decision, float(rng.random() < (0.8 if decision.arm == good else 0.2)))
+        if i % 100 == 99 and (info := agent.info()).half_life.decisions is None:
+            assert info.drift is not None
+            assert info.half_life.text == CALM_TEXTS[info.drift.verdict]
+    assert info.drift is not None
+    assert info.drift.verdict == "drift"
+    assert info.half_life.text.startswith("none now: the latest rewards fit a world without drift")
 
 
 @pytest.mark.parametrize("name", LIVE)

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from policy_skeleton import Skeleton
 
-from support.agents import INF, LIVE, NAN, RED, RESTARTING, build_agent, refuses
+from support.agents import INF, LIVE, NAN, RED, build_agent, refuses, required_settings
 from support.refusals import rejects
 from windvane import Agent, ArgumentError, DLinUCB, Policy
 from windvane.kernels.scoring import LARGEST_REWARD
+
+PRIOR = sorted(name for name, cls in LIVE.items() if cls.takes_prior)
 
 
 def test_the_default_is_the_adaptive_policy() -> None:
@@ -39,7 +41,7 @@ def test_a_class_of_ones_own_and_its_settings() -> None:
 
 
 # fmt: off
-DURATIONS = ["", "d", "2", "2 days", "-1d", "1e3s", "0s", "1d!", "9" * 400 + "d", "0.001ms", NAN, [], timedelta(-2)]
+DURATIONS = ["", "d", "2", "2 moons", "-1d", "1e3s", "0s", "1d!", "9" * 400 + "d", "0.001ms", NAN, [], timedelta(-2)]
 WRONG_VALUES: dict[str, list[Any]] = {
     "dim": [None, 0, 2.0, True, "2"], "clip": [1], "intercept": ["yes"], "link": ["logit", 3], "S": [-1.0], "L": [0.0],
     "policy": ["LinUCB", 3, int, Policy, "Oracle"], "seed": [-1], "lanes": [2], "sigma": [0.5], "truth": [2],
@@ -68,7 +70,7 @@ WRONG = [(argument, {argument: value}) for argument, values in WRONG_VALUES.item
     ("half_life", {"half_life": 9, "policy": "SW-LinUCB", "window": 5}), ("gamma", {"policy": "BVD-GLM-UCB"}),
     *(("default_reward", {"default_reward": value, "reward_timeout": 1}) for value in (1.5, NAN)),
     ("prior", {"S": 5.0, "prior": [4.0, 4.0]}),
-    *(("prior", {"policy": name, "horizon": 100, "prior": [0.1, 0.1]}) for name in RESTARTING),
+    *(("prior", {"policy": p, **required_settings(p), "prior": [0.1, 0.1]}) for p in LIVE if p not in PRIOR),
     ("reward_range", {"reward_range": (-1, 5), "link": "poisson"}),
     ("reward_range", {"reward_range": (0, 5), "link": "probit"}),
 ]
@@ -138,7 +140,7 @@ def test_a_prior_of_a_linear_model_in_closed_form() -> None:
         agent.decide(np.zeros((1, 3)))
 
 
-@pytest.mark.parametrize("name", sorted(set(LIVE) - set(RESTARTING)))
+@pytest.mark.parametrize("name", PRIOR)
 @pytest.mark.parametrize("weight", [0.1, 10.0])
 def test_a_prior_is_where_the_estimate_begins(name: str, weight: float) -> None:
     """Whatever the ridge: also of a rate near 0, where the rewards that say so would lie below 0."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from support.agents import INF, NAN, NOON, RED, arm_sets, refuses, weighted_sums
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import Agent, theory
 from windvane.agent.times import TICK, parse_duration, to_seconds
@@ -16,13 +17,21 @@ from windvane.agent.times import TICK, parse_duration, to_seconds
 
 @pytest.mark.parametrize(
     ("text", "length"),
-    [("2d", 172_800.0), ("36h", 129_600.0), ("1h30m", 5400.0), ("250 ms", 0.25), ("1w 2d", 777_600.0), ("1.5s", 1.5)],
-)
+    [("2d", 172_800.0), ("36h", 129_600.0), ("1h30m", 5400.0), ("250 ms", 0.25), ("1w 2d", 777_600.0), ("1.5s", 1.5),
+     ("1 day", 86_400.0), ("2 weeks 1 hour", 1_213_200.0), ("1hour30minutes", 5400.0), ("90 seconds", 90.0)],
+)  # fmt: skip
 def test_durations(text: str, length: float) -> None:
     assert parse_duration("reward_timeout", text) == pytest.approx(length, rel=1e-15)
     agent = Agent(dim=2, half_life=timedelta(seconds=length), reward_timeout=timedelta(seconds=length))
     assert agent.memory == pytest.approx(Agent(dim=2, half_life=text).memory)
     assert agent.core.reward_timeout == (length, True)
+
+
+@pytest.mark.parametrize("text", ["1 month", "1 dayx", "1 dy", "day", "1 day ago", "1 DAY", "1d2", "1.d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with rejects("reward_timeout") as caught:
+        Agent(dim=1, reward_timeout=text)
+    assert "words such as days" in caught.value.expected
 
 
 def test_datetimes_texts_and_seconds_are_the_same_time() -> None:
@@ -140,4 +149,4 @@ def test_the_scale_is_learned_where_forgetting_goes_by_the_clock(half_life: obje
 def test_memory_of_windows_and_of_policies_that_never_forget() -> None:
     assert Agent(dim=2, policy="SW-LinUCB", window=30).memory == 30.0
     assert Agent(dim=2, policy="OFUL").memory == math.inf
-    assert Agent(dim=2, policy="OFUL").info().memory is None
+    assert Agent(dim=2, policy="OFUL").info().memory == math.inf

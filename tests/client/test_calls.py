@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import math
 import os
 import pickle
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
 
 import windvane
 from support.clients import ARMS, Connect, failed_batch, refused
@@ -25,7 +27,7 @@ from support.refusals import rejects
 from support.server import run_command, run_server
 from windvane import BatchError, Client
 from windvane.client import AsyncClient, messages
-from windvane.records import Counts, Decision, DecisionRecord, Explanation
+from windvane.records import Counts, Decision, DecisionRecord, Drift, Explanation, to_json
 
 # --- every call ----------------------------------------------------------------------------------------------------
 
@@ -104,6 +106,17 @@ def test_ensure(client: Any, name: str) -> None:
     refused(lambda: client.ensure(name, dim=2, reward_timeout="1h", default_reward=0.0), 409, "archived")
     with rejects("stream"):
         client.ensure("..", dim=2)
+
+
+def test_a_memory_of_all_data_is_infinite(client: Any, name: str) -> None:
+    """JSON has null for it."""
+    assert client.create(name, dim=1, policy="OnePassGLM", gamma=1.0).memory == math.inf
+    assert client.info(name).memory == math.inf
+    schema = TypeAdapter(Drift).json_schema()["properties"]["memory"]
+    assert {entry["type"] for entry in schema["anyOf"]} == {"number", "null"}
+    numbers = dict.fromkeys(("evidence", "scale", "rate", "rate_low", "rate_high", "variation"), 1.0)
+    drift = Drift(verdict="drift", memory=math.inf, memory_low=320.0, memory_high=math.inf, **numbers)
+    assert messages.read(Drift, to_json(drift)) == drift
 
 
 def test_parts_of_a_reward(client: Any, name: str) -> None:
@@ -281,6 +294,12 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
         ("arms[1]", lambda arms: client.decide_many("a", [ARMS, arms]), [unnamed]),
         ("arms[1]['a'][0]", lambda arms: client.decide_many("a", [ARMS, arms]), [{"a": [nan]}]),
         ("contexts[1]['at']", lambda c: client.decide_many("a", [ARMS] * 2, contexts=[None, c]), [{"at": object()}]),
+        # What is missing is no value that JSON has, or that a service accepts: neither None nor NaN is sent.
+        ("context['at']", lambda v: client.decide("a", context={"at": v}), [None, nan, pd.NA]),
+        ("context['at']", lambda v: client.rank("a", context={"at": v}), [None, nan]),
+        ("arms['red']['at']", lambda v: client.predict("a", {"red": {"at": v}}), [None, nan]),
+        ("contexts[0]['at']", lambda v: client.decide_many("a", [None], contexts=[{"at": v}]), [None, nan]),
+        ("contexts[0]['at']", lambda v: client.history("a", [1.0], contexts=[{"at": v}], arms=["red"]), [None, nan]),
         ("arms", lambda arms: client.decide_many("a", arms), [None]),
         ("contexts", lambda contexts: client.decide_many("a", [ARMS], contexts=contexts), [[]]),
         ("after", lambda after: client.events("a", after=after), [-1]),

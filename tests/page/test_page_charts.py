@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from support.page import figure, open_table, plot, until
+from support.page import figure, open_estimate, open_table, plot, until
 
 NO_ICON = "Failed to load resource: the server responded with a status of 404"
 
@@ -72,7 +72,7 @@ def test_calibration_in_tables_and_words(server, visit):
     calibration = server.info("busy")["calibration"]
     recent, (first, *_) = calibration["recent"], calibration["by_arm"]
     rows = [row.split("\t") for row in page.inner_text("#calibration tbody").split("\n")]
-    assert [row[:2] for row in rows] == [["Recent", "120"], ["All time", "120"]]
+    assert [row[:2] for row in rows] == [["Recent", str(recent["settled"])], ["All time", str(recent["settled"])]]
     assert [float(cell) for cell in rows[0][2:4]] == pytest.approx(
         [recent["mean_prediction"], recent["mean_reward"]], rel=5e-3
     )
@@ -159,6 +159,7 @@ def test_alerts(server, visit, width):
 
 def test_many_coordinates_and_many_arms(server, visit):
     page = visit(server.url + "/#/wide", height=3000)
+    open_estimate(page)
     until(page, "document.querySelectorAll('#theta .bars li').length === 12")
     theta = server.info("wide")["theta"]
     largest = sorted(theta, key=lambda name: abs(theta[name]), reverse=True)[:12]
@@ -195,7 +196,8 @@ def test_findings_in_words(server, visit):
 
     def drift(**changes):
         info = {"drift": {"verdict": "drift", "evidence": 140.0}, "memory": 80.0, "memory_unit": "decisions"}
-        counts = {"rewards": 900, "decisions": 1000}
+        info["half_life"] = {"decisions": 50.0, "seconds": None, "text": "50 decisions"}
+        counts = {"rewards": 900, "decisions": 1000, "settled": 900, "history_rows": 0}
         return page.evaluate(call, ["findings", "describeDrift", {**info, "counts": counts, **changes}])["sentence"]
 
     def number(name, *values):
@@ -206,23 +208,96 @@ def test_findings_in_words(server, visit):
     assert "decisions use all data so far" in drift(drift={"verdict": "no drift seen"}, memory=None)
     assert "does not forget" in drift(drift=None, memory=None)
     assert "Too little data" in drift(drift={"verdict": "too little data to tell"})
+    calm = {"decisions": None, "seconds": None, "text": "none now"}
+    both = drift(half_life=calm, memory=None)  # the verdict is about all rewards, the half-life about the latest
+    assert both == "Rewards drifted, but the latest ones fit a world without drift; decisions use all data so far."
+    few = {"rewards": 3, "decisions": 9, "settled": 19, "history_rows": 0}
+    assert drift(counts=few) == "Too few outcomes yet to detect drift."
+    assert drift(counts=few | {"settled": 0}) == "Nothing has been learned yet."
+    assert "Rewards are drifting" in drift(counts=few | {"settled": 10, "history_rows": 10})
+    assert "forgets at a fixed rate" in drift(counts=few, drift=None)
     assert page.evaluate(call, ["findings", "describeEvidence", 140.0]) == "more than a million to 1 for drift"
     assert page.evaluate(call, ["findings", "describeEvidence", -3.0]) == "20 to 1 against drift"
 
     def calibration(z, is_off):
         recent = {"settled": 1000, "mean_prediction": 0.3, "mean_reward": 0.2, "standard_error": 0.01, "z": z}
-        return page.evaluate(call, ["findings", "describeCalibration", {"recent": recent, "is_off": is_off}])
+        return page.evaluate(call, ["findings", "describeCalibration", {"recent": recent, "is_off": is_off}, 1000])
 
+    def judge(settled, learned):
+        recent = {"settled": settled, "mean_prediction": 0.3, "mean_reward": 0.3, "standard_error": 0.1, "z": 0.0}
+        recent |= {} if settled else {"mean_prediction": None, "mean_reward": None}
+        values = {"recent": recent, "is_off": False}, learned
+        return page.evaluate(call, ["findings", "describeCalibration", *values])["sentence"]
+
+    assert judge(0, 0) == "No reward has been learned yet."
+    assert judge(0, 19) == "Too few outcomes yet to judge the predictions."
+    assert judge(0, 500).startswith("Nothing had been learned when")
+    assert judge(19, 19) == "Too few outcomes yet to judge the predictions."
+    assert judge(20, 20).startswith("Predictions agree with the rewards within noise")
     assert calibration(-10.0, True)["sentence"].startswith("Predictions are too high: predicted 0.300, realised 0.200")
     assert calibration(-3.0, False)["sentence"].endswith("over the last 1,000 outcomes, 3 standard errors apart.")
     assert [calibration(z, z < -5)["kind"] for z in (-10.0, -3.0, 1.0)] == ["off", "leans", "fits"]
     short = page.evaluate(call, ["findings", "describeHalfLife", {
         "drift": {"verdict": "too little data to tell"}, "half_life": {"decisions": 9.0, "seconds": 3.0, "text": "3 s"},
+        "counts": {"settled": 100, "history_rows": 0},
     }])  # fmt: skip
     assert short == {"short": None, "sentence": ""}
     assert number("formatCount", 999, 1234567, 12345678) == ["999", "1,234,567", "12.3M"]
     assert number("formatNumber", 0.5, 1.0, -0.01234, 5.46e-5) == ["0.500", "1", "−0.0123", "5.5e−5"]
     assert number("formatDuration", 59, 90, 86400, 3e5) == ["59 s", "1.5 min", "1 day", "3.5 days"]
+
+
+def test_coordinates_are_named_for_readers(server, visit):
+    page = visit(server.url + "/healthz", expected=[NO_ICON])
+
+    def name(text, **settings):
+        call = "async ([name, settings]) => (await import('/page/estimate.js')).nameCoordinate(name, settings)"
+        return page.evaluate(call, [text, {"features": None, "intercept": False, **settings}])
+
+    declared = {"features": {"arms": ["red"]}}
+    assert [name(text, **declared) for text in ("1", "red: 1", "red: a: 1", "red: age", "11", "x: 11")] == [
+        "constant", "red: constant", "red: a: constant", "red: age", "11", "x: 11",
+    ]  # fmt: skip
+    assert (name("1", intercept=True), name("1")) == ("constant", "1")  # without an intercept, a column of a frame
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_a_stream_with_one_outcome_claims_nothing(own, visit, width):
+    """As a reader of the tutorial sees it after the first click, and after twenty."""
+    features = {"by_arm": {"device": ["phone", "desktop"]}, "arms": ["red", "blue"]}
+    own.create("first", features=features)
+    context = {"context": {"device": "phone"}}
+
+    def live(rounds):
+        for _ in range(rounds):
+            decision = own.request("POST", "/v1/streams/first/decisions", context)
+            own.request("PUT", f"/v1/streams/first/decisions/{decision['id']}/reward", {"value": 1})
+
+    live(1)
+    page = visit(own.url + "/#/first", width=width)
+    until(page, "document.querySelector('#reward .reading').textContent.startsWith('Mean reward 1 of 1 outcome: too')")
+    assert figure(page, "Memory") == figure(page, "Drift") == "–"
+    assert page.locator("#numbers div[data-key='Memory'] .note").inner_text() == "too few outcomes yet"
+    assert page.locator("#numbers div[data-key='Projected']").count() == 0
+    assert page.inner_text("#memory .reading") == "Too few outcomes yet to detect drift."
+    assert page.inner_text("#memory .blank") == "The chart starts with 20 outcomes."
+    assert page.locator("#memory .chart:visible").count() == 0
+    assert "within noise" not in page.inner_text("main")
+    assert "up to 10 decisions" in page.inner_text("#reward figcaption")
+    assert page.locator("#norm").is_hidden()
+    page.locator("#estimate > summary").focus()
+    page.keyboard.press("Enter")
+    names = page.locator("#theta .bars li > :first-child")
+    names.first.wait_for()
+    texts = names.all_text_contents()
+    assert texts[0] == "constant"
+    assert {"red: constant", "red: device = phone", "blue: device = desktop"} <= set(texts)
+    cut = "nodes => nodes.filter((n) => n.scrollWidth > n.clientWidth || n.scrollHeight > n.clientHeight + 2).length"
+    assert names.evaluate_all(cut) == 0  # no name is cut, so no two of them look the same
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    live(20)
+    until(page, "!document.querySelector('#memory .chart').hidden")
+    assert figure(page, "Memory") != "–"
 
 
 def test_the_latest_decisions_wait_for_their_rewards(server, visit):

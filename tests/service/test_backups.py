@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -229,6 +230,39 @@ def test_a_loss_is_recorded_if_that_is_asked_for(tmp_path: Path, is_whole: bool)
         last = service.events()[-1]
         assert (last["number"], last["kind"], last["acknowledged"]) == (3, "lost", 5)
     assert verify(path).is_sound
+
+
+def test_marks_beside_a_backup_tell_what_is_lost(tmp_path: Path) -> None:
+    """As when a deleted store is rescued: its files are saved together."""
+    path, rescue = tmp_path / "a.db", tmp_path / "rescue"
+    rescue.mkdir()
+    decide(path, 2)
+    back_up(path, rescue / "a.db")
+    decide(path, 3)
+    path.unlink()
+    Path(f"{path}.mark").rename(rescue / "a.db.mark")
+    report = restore(rescue / "a.db", path)
+    assert (report.lost, report.mark) == ({"shop": 3}, rescue / "a.db.mark")
+    assert not Path(f"{path}.mark").exists()
+    restore(rescue / "a.db", path, replace=True, record_loss=True)
+    assert Path(f"{path}.mark").read_bytes() == (rescue / "a.db.mark").read_bytes()
+    with run_local(path) as service:
+        assert service.events()[-1]["kind"] == "lost"
+    assert verify(path).is_sound
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_store_that_root_restores_belongs_to_the_owner_of_its_folder(tmp_path: Path, other: Path) -> None:
+    """Else the service could not open it."""
+    decide(tmp_path / "a.db", 2)
+    back_up(tmp_path / "a.db", tmp_path / "backup.db")
+    shutil.copy(tmp_path / "a.db.mark", tmp_path / "backup.db.mark")
+    os.chown(other, 65534, 65534)
+    restore(tmp_path / "backup.db", other / "a.db", record_loss=True)
+    owners = {file.name: (file.stat().st_uid, file.stat().st_gid) for file in other.iterdir()}
+    assert owners == dict.fromkeys(("a.db", "a.db.lock", "a.db.mark"), (65534, 65534))
+    back_up(tmp_path / "a.db", other / "backup.db")
+    assert (other / "backup.db").stat().st_uid == 0  # a backup holds personal data: it stays with who made it
 
 
 def test_without_marks_a_loss_is_not_known(tmp_path: Path) -> None:

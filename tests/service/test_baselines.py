@@ -12,7 +12,7 @@ import pytest
 
 from support.server import Local, pack_stream, parse_json, read_problem, run_local
 from support.stores import FIELDS, add_stream, codes, compact, decide, edit, query, verify
-from windvane.agent import AgentCore
+from windvane.agent import AgentCore, archive
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service.baselines import build_baseline, find_start
 from windvane.service.recovery import rebuild_stream
@@ -51,6 +51,30 @@ def find_requests(service: Local) -> tuple[int, ...]:
 
 
 # --- recovery and verification ---------------------------------------------------------------------------------------
+
+
+def test_a_baseline_of_version_7_of_agents_is_used_and_a_snapshot_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are read, but a replay gives another state than a snapshot of the older version, and nothing could replace
+    the baseline."""
+    path = tmp_path / "a.db"
+    with closing(SqliteStore(path)) as store, monkeypatch.context() as patch:
+        patch.setattr(archive, "VERSION", 7)
+        stream = add_stream(store, "shop", reward_timeout=20.0, default_reward=0.0)
+        decide(stream, store, 20, now=10.0)
+        compact(store, stream, 5)
+        decide(stream, store, 20, now=20.0)
+        store.append([], [(stream.id, stream.snapshot())])
+        assert stream.snapshot().agent.startswith(b"windvane agent 7 ")
+    with closing(SqliteStore(path)) as store:
+        again = rebuild_stream(stream.row, store)
+        assert (again.number, again.restored) == (stream.number, 40)
+        assert again.core.theta.tolist() == stream.core.theta.tolist()
+        assert "a replay gives version 8" in caplog.text
+    report = verify(path)
+    assert report.is_sound
+    assert {note.code for note in report.streams[0].notes} == {"removed", "other_version"}
 
 
 @pytest.mark.parametrize(("removed", "erased"), [(30, (41, 44)), (0, (1, 2, 5)), (50, ()), (10_000, ())])

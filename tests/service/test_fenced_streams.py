@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,7 +16,7 @@ from support.refusals import rejects
 from support.server import ARMS, Local, read_problem, until
 from windvane.service import event_lookup, snapshots
 from windvane.service.event_lookup import EventLookup, EventQuery, EventsNotLoadedError
-from windvane.service.problems import Problem
+from windvane.service.problems import MovedError, TakenOverError
 from windvane.service.recovery import rebuild_stream
 from windvane.service.store import LATE, DamageError, Event
 from windvane.service.turns import hold
@@ -46,13 +47,75 @@ def test_events_of_a_stream_that_is_being_deleted_are_stored_or_not_acknowledged
         await asyncio.sleep(0.05)
         await asyncio.to_thread(end_epoch, node)
         go.set()
-        for task in (decision, removal):
-            with rejects(error=Problem, code="unavailable"):
-                await task
+        with rejects(error=TakenOverError, code="unavailable", cause="moving"):
+            await decision
+        with rejects(error=MovedError):
+            await removal
 
     node.run(scene())
     until(lambda: node.get(SHOP).status_code == 200)
     assert node.info()["events"] == 0
+
+
+class Gate:
+    """Lets keys be looked up in the database once it is open."""
+
+    def __init__(self, node: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_waiting, self._go, find_events = threading.Event(), threading.Event(), node.store.find_events
+
+        def wait(*keys: Any, **more: Any) -> Any:
+            self.is_waiting.set()
+            self._go.wait(30)
+            return find_events(*keys, **more)
+
+        monkeypatch.setattr(node.store, "find_events", wait)
+
+    def take_over(self, node: Local) -> None:
+        """While a request waits at the gate, let the stream go to another node and come back; then open it."""
+        assert self.is_waiting.wait(20)
+        stream = node.engine.streams["shop"]
+        end_epoch(node)
+        until(lambda: stream.is_taken_over)
+        self._go.set()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "key", "status"),
+    [
+        ("/decisions", ARMS, "k", 201),
+        ("/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]]}, "k", 200),
+        ("/decisions/batch", {"decisions": [{**ARMS, "key": "k"}]}, None, 200),
+    ],
+)
+def test_a_request_that_has_not_begun_is_executed_by_the_next_owner(
+    node: Local, monkeypatch: pytest.MonkeyPatch, path: str, body: Any, key: str | None, status: int
+) -> None:
+    gate, headers = Gate(node, monkeypatch), {} if key is None else {"idempotency-key": key}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.post, SHOP + path, body, headers=headers)
+        gate.take_over(node)
+        assert answer.result(30).status_code == status
+    assert [event["key"] for event in node.events()] == ["k"]
+
+
+def test_a_read_that_has_not_begun_is_executed_by_the_next_owner(node: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI executes this route, and executes it again."""
+    gate = Gate(node, monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.get, f"{SHOP}/decisions/unknown")
+        gate.take_over(node)
+        assert read_problem(answer.result(30), 404)["type"].endswith("unknown-decision")
+
+
+def test_a_batch_that_has_begun_is_left_to_its_client(node: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first decision may be stored, and has no key: it must not be made again."""
+    gate = Gate(node, monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.post, f"{SHOP}/decisions/batch", {"decisions": [ARMS, {**ARMS, "key": "k"}]})
+        gate.take_over(node)
+        problem = read_problem(answer.result(30), 503)
+    assert (problem["cause"], "same Idempotency-Key" in problem["detail"]) == ("moving", True)
+    assert len(node.events()) <= 1
 
 
 def test_a_shard_whose_stream_somebody_deleted_is_served_again(node: Local) -> None:

@@ -127,6 +127,45 @@ def test_lines_about_requests(
         assert word not in output.getvalue()
 
 
+@pytest.mark.sqlite
+@pytest.mark.parametrize("skips", [False, True])
+def test_probes_can_be_left_out_unless_they_fail(
+    tmp_path: Path, configure: Callable[..., io.StringIO], monkeypatch: pytest.MonkeyPatch, skips: bool
+) -> None:
+    """A line of 503 has the cause."""
+    service = Local(tmp_path / "a.db", log_requests=True, skip_probes=skips)
+    service.create("shop")
+    output = configure("json", "error")
+    for path in ("/healthz", "/readyz", "/metrics", "/v1/streams"):
+        assert service.get(path).status_code == 200
+    service.call(lambda: service.engine.fail(OSError(28, "No space left on device")))
+    for path in ("/readyz", "/v1/streams"):
+        assert service.get(path).status_code == 503
+    service.wait_until_ready()
+    service.stop()
+    lines = [line for line in map(parse_json, output.getvalue().splitlines()) if line["logger"] == "windvane.access"]
+    found = [(line["route"], line["status"], line.get("cause")) for line in lines]
+    probes = [(path, 200, None) for path in ("/healthz", "/readyz", "/metrics")]
+    assert found[: 4 - 3 * skips] == [*(probes if not skips else []), ("/v1/streams", 200, None)]
+    assert found[4 - 3 * skips :][:2] == [("/readyz", 503, "disk"), ("/v1/streams", 503, "disk")]
+
+
+def test_changes_of_tokens_are_about_no_request(
+    tmp_path: Path, configure: Callable[..., io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that came first after the change has nothing to do with it."""
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    service = Local(tmp_path / "a.db")
+    service.get("/v1/streams")
+    output = configure("json", "info")
+    create_token(service.store.tokens, "shop", full=True)
+    service.get("/v1/streams")
+    service.stop()
+    (line,) = [line for line in map(parse_json, output.getvalue().splitlines()) if "tokens" in line["message"]]
+    line.pop("time")
+    assert line == {"level": "info", "logger": "windvane.service", "message": "tokens were added", "tokens": ["shop"]}
+
+
 def test_a_fault_is_logged_with_its_request(
     tmp_path: Path, configure: Callable[..., io.StringIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,8 @@ def make_engine(failure: NotReady | None) -> Any:
 
 def test_a_start_and_a_stop(manager: Manager, clock: Clock) -> None:
     engine = make_engine(NotReady.of("starting"))
-    supervisor = Supervisor(engine, {"NOTIFY_SOCKET": manager.address})
+    called: list[str] = []
+    supervisor = Supervisor(engine, {"NOTIFY_SOCKET": manager.address}, lambda: called.append("ready"))
     supervisor.look()
     extension = f"EXTEND_TIMEOUT_USEC={supervision.EXTENSION * 1e6:.0f}"
     assert manager.read() == [extension, "STATUS=starting: the service is starting"]
@@ -76,6 +77,7 @@ def test_a_start_and_a_stop(manager: Manager, clock: Clock) -> None:
     supervisor.look()
     assert manager.read() == [extension]
     engine.failure = engine.not_ready = None
+    assert called == []
     supervisor.look()
     supervisor.look()
     assert manager.read() == ["READY=1", "STATUS=ready"]
@@ -86,6 +88,10 @@ def test_a_start_and_a_stop(manager: Manager, clock: Clock) -> None:
     engine.failure = engine.not_ready = NotReady.of("disk", "the file a\nMAINPID=1 is gone")
     supervisor.look()
     assert manager.read() == ["STATUS=disk: the file a MAINPID=1 is gone"]
+    engine.failure = engine.not_ready = None
+    supervisor.look()
+    assert manager.read() == ["STATUS=ready"]
+    assert called == ["ready"]  # once
     supervisor.stop()
     assert manager.read() == ["STOPPING=1"]
 

@@ -23,8 +23,8 @@ closed         [id, reward, late reward, is_partial, is_dropped] for the last th
                :class:`windvane.agent.pending.ClosedOutcome`)
 early          the arms with a delay histogram of their own, with ``learn="early"``
 recent         for each of the last decisions whether it was projected; of the last that were closed, dropped
-calibration    the state of :class:`windvane.agent.calibration.CalibrationMonitor`: the ``fresh`` outcomes, and the sums
-               of those before, of the last full ``blocks``, of each arm and of ``others``
+calibration    the state of :class:`windvane.agent.calibration.CalibrationMonitor`: the ``fresh`` outcomes, the sums
+               of those before, of the last full ``blocks``, of each arm and of ``others``, and the ``start``
 pace           [time of the first decision, and those that :class:`windvane.agent.pace.Pace` keeps]
 =============  =====================================================================================================
 """
@@ -57,7 +57,9 @@ from windvane.records import Decision, to_datetime
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-FORMAT, VERSION = "windvane agent", 7
+FORMAT, VERSION = "windvane agent", 8
+OLDER = 7
+"""An older version that can be read: its calibration has no ``start``, and counts decisions made before it."""
 NAMES = ("id", "arm", "preferred", "rival")
 MOST = 2**53
 _ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("?", 0, 1)
@@ -241,7 +243,7 @@ def read_archive(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
     if kind != FORMAT.encode():
         problem = f"is not an agent's file, or was written before version {VERSION} of its format"
         raise FileError(where, "format", problem)
-    if version != str(VERSION).encode():
+    if version not in (str(VERSION).encode(), str(OLDER).encode()):
         problem = (
             f"has version {format_value(version.decode(errors='replace'))} of the format of agents; this release reads "
             f"version {VERSION}, so create a new agent and train it on the history"
@@ -256,6 +258,23 @@ def read_archive(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         if any(info.compress_type for info in infos) or sum(info.file_size for info in infos) > len(body):
             raise ValueError("its entries are compressed, or overlap")
         arrays = dict(np.load(io.BytesIO(body), allow_pickle=False))
-        return dict(json.loads(arrays.pop("document").item())), arrays
+        document = dict(json.loads(arrays.pop("document").item()))
+        if version == str(OLDER).encode():
+            _add_start(document)
+        return document, arrays
     except Exception as error:  # zipfile, NumPy and json raise errors of many types
         raise FileError(where, "archive", f"cannot be read: {_describe(error)}") from None
+
+
+def _add_start(document: dict[str, Any]) -> None:
+    """Complete a document of version :data:`OLDER`, whose calibration counts every decision."""
+    tally = document["tally"]
+    document["calibration"]["start"] = 0 if tally["settled"] or tally["history_rows"] else None
+
+
+def refuse_older(content: bytes, where: str) -> None:
+    """Raise if an agent's file has an older version: it is read, but a replay with this release gives other sums."""
+    if content.startswith(f"{FORMAT} {OLDER} ".encode()):
+        raise FileError(
+            where, "version", f"has version {OLDER} of the format of agents; a replay gives version {VERSION}"
+        )

@@ -1,5 +1,9 @@
 """Calibration: mean prediction against mean reward, over all settled decisions, over recent ones, and by arm.
 
+Decisions made before anything was learned are left out: their predictions are those of the prior, and with a
+``reward_timeout`` of a day, a whole day has no others. The agent sets ``start`` when it first learns an outcome or
+history, and adds the outcomes of the decisions from that number on.
+
 Decision i recorded the prediction p_i for the arm that was played; its final outcome is r_i. For n decisions
 
     standard error = sqrt(max(sum (r_i - p_i)^2, sum v_i)) / n,        z = (mean r - mean p) / standard error
@@ -61,6 +65,16 @@ class CalibrationMonitor:
         self.blocks: deque[Sums] = deque(maxlen=BLOCKS)
         self.arms: dict[Name, Sums] = {}
         self.is_off = False
+        self.start: int | None = None  # the number of the first decision made after something was learned
+
+    def begin(self, decisions: int) -> None:
+        """Record that an outcome or history was learned after so many ``decisions``. Only the first call counts."""
+        if self.start is None:
+            self.start = decisions
+
+    def covers(self, number: int) -> bool:
+        """Return whether the prediction for the decision with this ``number`` rests on anything learned."""
+        return self.start is not None and number >= self.start
 
     def add(self, arm: Name, prediction: float, reward: float) -> None:
         """Add the outcome of a decision for ``arm``. Called for every reward, so sums are updated block by block."""
@@ -130,6 +144,7 @@ class CalibrationMonitor:
             "arms": [[arm, *own] for arm, own in self.arms.items()],
             "others": list(self.others),
             "is_off": self.is_off,
+            "start": self.start,
         }
 
     def restore(self, plain: dict[str, Any]) -> None:
@@ -139,6 +154,7 @@ class CalibrationMonitor:
         self.blocks = deque(map(_check_sums, plain["blocks"]), maxlen=BLOCKS)
         self.arms = {check_name("calibration", arm): _check_sums(own) for arm, *own in plain["arms"]}
         self.is_off = check_flag("calibration", plain["is_off"])
+        self.start = None if plain["start"] is None else check_whole("calibration", plain["start"], 0, MOST)
         if len(self.fresh) >= BLOCK or not len(self.arms) == len(plain["arms"]) <= MOST_ARMS:
             raise ArgumentError("calibration", None, "outcomes and arms within their bounds", got="others")
 

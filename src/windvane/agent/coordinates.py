@@ -17,8 +17,9 @@ weighs as much as before: a mere change of units has no effect. Then
 
 Open decisions keep their vectors, mapped. The rate of forgetting does not change, even if it was tuned for the number
 of coordinates. A prior is not applied again: it was learned before. A number whose range changes would mix two
-coordinates and is rejected. So are policies that do not define how their state depends on coordinates: BOB and MASTER,
-which restart on their own, and custom policies by default. :meth:`windvane.Agent.refit` learns the log again instead.
+coordinates and is rejected. So are policies that do not define how their state depends on coordinates: BOB, MASTER and
+dLinUCB, which start anew on their own, Rexp3, EXP3.S, and custom policies by default. :meth:`windvane.Agent.refit`
+learns the log again instead.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 from windvane import theory
 from windvane.agent.features import KINDS, Features
 from windvane.agent.names import list_values
+from windvane.agent.vectors import parse_features
 from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
 from windvane.policies.registry import Signature
@@ -45,7 +47,7 @@ REFIT = "`refit` learns the log again under other features"
 def move_core(core: AgentCore, features: Any) -> tuple[AgentCore, list[Array]]:
     """Return what ``features`` make of an agent, which stays as it is: a core with its policy, encoder and settings,
     and the vectors of the open decisions, the oldest first."""
-    old, new = core.encoder.features, Features.parse(features)
+    old, new = core.encoder.features, parse_features(features, needs_one_hot=core.encoder.needs_one_hot)
     if old is None or new is None:
         expected = "omitted, because the agent has no declared features" if old is None else "a declaration of features"
         raise ArgumentError("features", features, expected)

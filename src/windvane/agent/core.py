@@ -33,7 +33,7 @@ from windvane.agent.pending import (
     RewardOutcome,
     UnknownDecisionError,
 )
-from windvane.agent.policy import build_policy, check_reward_range, learn_prior
+from windvane.agent.policy import build_policy, check_reward_range, find_policy_class, learn_prior
 from windvane.agent.preview import Preview, is_projected, learn_outcome, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
@@ -79,6 +79,7 @@ class AgentCore:
         rest = dict(arguments)  # the agent's arguments are popped below; the rest belongs to the policy
         half_life, reward_timeout = format_duration(rest.pop("half_life")), format_duration(rest.pop("reward_timeout"))
         flags = {name: rest.pop(name) for name in ("L", "intercept", "clip")}
+        flags["needs_one_hot"] = find_policy_class(rest["policy"]).needs_one_hot
         self.encoder = ArmEncoder(rest.pop("dim"), rest.pop("features"), rest.pop("scaling"), **flags)
         reward_range, sigma = check_reward_range(rest.pop("reward_range"))
         prior, prior_weight = rest.pop("prior"), rest.pop("prior_weight")
@@ -134,6 +135,7 @@ class AgentCore:
         if self.early is not None:
             for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
                 learn_outcome(self.policy, pending, outcome, weight)
+                self.calibration.begin(self.tally.decisions)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
         preferred = index = int(policy.select(policy.trust(vectors[None]))[0])
@@ -258,7 +260,9 @@ class AgentCore:
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
-            if not isinstance(self.policy, ReferencePolicy):  # which predicts nothing
+            self.calibration.begin(self.tally.decisions)
+            # A ReferencePolicy predicts nothing.
+            if self.calibration.covers(pending.number) and not isinstance(self.policy, ReferencePolicy):
                 self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
@@ -342,6 +346,8 @@ class AgentCore:
         self.policy, self.clock, self.encoder, rows = learned
         self.settings |= self.encoder.declaration()  # includes fitted values
         self.tally.history_rows += rows
+        if rows:
+            self.calibration.begin(self.tally.decisions)
         return rows
 
     # --- settings that may change ----------------------------------------------------------------------------------

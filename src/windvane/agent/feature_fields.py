@@ -9,10 +9,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from windvane.agent.names import check_sequence, find_repeated, list_values
-from windvane.arguments import LARGEST, check_between, check_number
+from windvane.arguments import LARGEST, check_between, check_number, is_missing
 from windvane.errors import ArgumentError, Path
 
 PLAIN_NUMBERS = (float, int)  # compared and scaled as they are
+MISSING_CATEGORY = 'declare a value for what is missing, such as "unknown", and pass that'
+MISSING_NUMBER = "for a missing number pass any other, and declare a second field that says whether it is known"
 
 Fields = Sequence[str] | Mapping[str, Any]
 """Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
@@ -37,19 +39,25 @@ class Field:
         if self.values is None:
             return [self.check_number(owner, value, clip)]
         if not isinstance(value, str) or value not in self.values:
-            raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
+            raise ArgumentError(
+                (*owner, self.name), value, f"one of {list_values(self.values)}", hint=self.hint_for_missing(value)
+            )
         return [float(value == each) for each in self.values]
 
     def check_number(self, owner: Path, value: Any, clip: bool) -> float:
         """Return a number, within its range if the field has one."""
         where, low, high = (*owner, self.name), self.low, self.high
-        number = check_number(where, value, "that is finite", math.isfinite)
+        number = check_number(where, value, "that is finite", math.isfinite, hint=self.hint_for_missing(value))
         if low is None or high is None:
             return number
         if not clip and not low <= number <= high:
             hint = "declare a wider range, or clip=True"
             raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
         return min(max(number, low), high)
+
+    def hint_for_missing(self, value: Any) -> str:
+        """Return what to do about a missing value; nothing for any other."""
+        return "" if not is_missing(value) else MISSING_NUMBER if self.values is None else MISSING_CATEGORY
 
     def declaration(self) -> dict[str, Any]:
         """Return the field as JSON-compatible data."""
@@ -121,6 +129,10 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
             if len(set(declaration)) < len(declaration):
                 raise ArgumentError(path, declaration, "a list of distinct strings")
             return Field(name, values=tuple(str.__str__(value) for value in declaration))
+        if any(isinstance(value, str) for value in declaration):
+            hint = MISSING_CATEGORY if any(map(is_missing, declaration)) else ""
+            expected = "a list of strings only, or a range (low, high) of numbers"
+            raise ArgumentError(path, declaration, expected, hint=hint)
         if len(declaration) == 2:
             low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
             if low < high:
@@ -135,7 +147,7 @@ def check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Fiel
     if values.keys() == fields.keys():
         return
     for name in (name for name in fields if name not in values):
-        raise ArgumentError((*owner, name), None, "given", got="nothing")
+        raise ArgumentError((*owner, name), None, "given", got="nothing", hint=fields[name].hint_for_missing(None))
     for name in (name for name in values if name not in fields):
         close = get_close_matches(str(name), list(fields), 1)
         hint = f"did you mean {close[0]!r}?" if close else ""

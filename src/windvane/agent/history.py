@@ -42,7 +42,7 @@ def learn_history(
     else:
         where, raw = "arms", _encode_fields(encoder, encoder.features, vectors, contexts, arms)
     encoder.to_fit = False
-    x, count = encoder.scaling.apply(raw, where), len(raw)
+    x, count = encoder.scale(raw, where), len(raw)
     values = _check_column("rewards", rewards, count, *reward_range)
     weight = np.ones(count) if weights is None else _check_column("weights", weights, count, 0.0, LARGEST_WEIGHT)
     at = _check_times(clock, times, count, now)

@@ -76,7 +76,7 @@ class AlertLog:
 
 def describe(core: AgentCore) -> AgentInfo:
     """Return the record of an agent."""
-    policy, theta = core.policy, theta_of(core.policy)
+    policy, theta, drift = core.policy, theta_of(core.policy), drift_of(core.policy)
     return AgentInfo(
         policy=policy.name,
         link=policy.reward_link.name,
@@ -88,11 +88,11 @@ def describe(core: AgentCore) -> AgentInfo:
         S=_scale_of(policy),
         projected_share=core.projected_share,
         recent_projected_share=core.recently_projected.share,
-        memory=_finite(memory_in_its_unit(core)),
+        memory=memory_in_its_unit(core),
         memory_unit="seconds" if core.clock.by_clock else "decisions",
-        half_life=describe_half_life(core),
+        half_life=describe_half_life(core, drift),
         decisions_per_second=core.pace.per_second,
-        drift=drift_of(policy),
+        drift=drift,
         calibration=core.calibration.describe(),
         alerts=core.alerts,
         settings={name: _finite(value) for name, value in copy.deepcopy(core.settings).items()},
@@ -102,10 +102,9 @@ def describe(core: AgentCore) -> AgentInfo:
 def theta_of(policy: Policy) -> Array:
     """Return the estimated parameter; zeros for a policy without an estimate. ``info()`` is avoided where it takes
     longer: it also computes matrices and projections."""
-    if isinstance(policy, AdaptiveGLMUCB):
-        estimate: Array | None = policy.read_theta()
-    elif isinstance(policy, EstimatingPolicy):
-        estimate = policy.estimator.theta_hat
+    estimate: Array | None
+    if isinstance(policy, AdaptiveGLMUCB | EstimatingPolicy):
+        estimate = policy.read_theta()
     else:
         estimate = policy.info().theta_hat
     return np.zeros(policy.dim) if estimate is None else np.array(estimate[0])
@@ -116,8 +115,8 @@ def drift_of(policy: Policy) -> Drift | None:
     estimate = policy.read_drift() if isinstance(policy, AdaptiveGLMUCB) else None
     if estimate is None:
         return None
-    numbers: dict[str, Any] = {name: _finite(np.asarray(value)[0].item()) for name, value in estimate._asdict().items()}
-    return Drift(**numbers)
+    values: dict[str, Any] = {name: np.asarray(value)[0].item() for name, value in estimate._asdict().items()}
+    return Drift(**{name: value if name.startswith("memory") else _finite(value) for name, value in values.items()})
 
 
 def _scale_of(policy: Policy) -> float | None:
@@ -175,11 +174,12 @@ def find_alerts(core: AgentCore) -> list[Alert]:
 def _describe_miscalibration(core: AgentCore) -> str:
     recent = core.calibration.recent
     predicted, realised = recent.mean_prediction or 0.0, recent.mean_reward or 0.0
+    missing = "features" if core.encoder.has_intercept else "an intercept or features"
     return (
         f"predictions are too {'high' if predicted > realised else 'low'}: over the last {recent.settled} outcomes the "
         f"mean prediction was {predicted:.3g} and the mean reward {realised:.3g}, {abs(recent.z or 0.0):.1f} standard "
-        "errors apart, so the model does not fit the rewards; add an intercept or features that explain them, or give "
-        "a shorter memory or another link"
+        f"errors apart, so the model does not fit the rewards; add {missing} that explain them, or give a shorter "
+        "memory or another link"
     )
 
 

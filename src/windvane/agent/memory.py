@@ -5,7 +5,8 @@ for 0 before. An expert of the adaptive policy weighs it by (1 - 1/n_g)^k, where
 it averages (its effective memory), and the policy by the mixture over the experts, sum_g w_g (1 - 1/n_g)^k. The
 *information half-life* is the number of rounds after which half of a reward's information is lost: log(1/2) /
 log(gamma) for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2,
-which is infinite if experts that expect no drift have half of the weight. An adaptive policy with a fixed half-life
+which is infinite if experts that expect no drift have half of the weight. A decision of EXP3.S leaves 1 / (1 + e alpha)
+of what rewards have changed. An adaptive policy with a fixed half-life
 uses that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so
 far turns rounds into time.
 """
@@ -18,13 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from windvane.agent.policy import memory_of_discount
 from windvane.agent.times import TICK
 from windvane.estimation import Estimator
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.estimation.arm_means import ArmMeans
+from windvane.policies.adaptive_glm_ucb import DRIFT, NO_DRIFT, UNKNOWN, AdaptiveGLMUCB
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
-from windvane.policies.detection import DetectGLMUCB
+from windvane.policies.detection import DetectingPolicy
+from windvane.policies.dynamic_lin_ucb import DynamicLinUCB
+from windvane.policies.forgetting import RestartRule
+from windvane.policies.indexed import IndexedPolicy
 from windvane.policies.master import MasterPolicy
-from windvane.policies.restart import RestartedPolicy
-from windvane.records import HalfLife
+from windvane.records import Drift, HalfLife
 
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
@@ -32,6 +36,12 @@ if TYPE_CHECKING:
 HALVINGS = 40  # of an interval of logarithms, which is shorter than 50: the root is known to a relative 5e-11
 SHORTEST = 1.0 + 1e-9  # memory of an expert: one that knows more about a round from its reward has forgotten the rest
 SMALLEST_WEIGHT = 1e-12  # of an expert; smaller ones do not matter at that accuracy
+CALM_TEXTS = {
+    DRIFT: "none now: the latest rewards fit a world without drift, although earlier ones did not",
+    NO_DRIFT: "none, the rewards fit a world without drift",
+    UNKNOWN: "none so far: too few rewards to tell drift from no drift",
+}
+"""Why a policy that learns how fast to forget has no half-life, by the verdict on drift."""
 _PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 
@@ -47,10 +57,12 @@ def _forgetting_of(policy: Policy) -> _Forgetting:
         gamma, window = _forgetting_of(policy.worker)
         return _Forgetting(gamma, min(window, float(policy.length)))
     estimator = getattr(policy, "estimator", None)  # a custom policy may have a different one, or none
-    if isinstance(estimator, Estimator) and estimator.window is not None:
+    if isinstance(policy, IndexedPolicy):
+        estimator = policy.arm_means
+    if isinstance(estimator, Estimator | ArmMeans) and estimator.window is not None:
         return _Forgetting(1.0, float(estimator.window[0]))
     discount = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
-    period = float(policy.periods[0]) if isinstance(policy, RestartedPolicy) else math.inf
+    period = float(policy.periods[0]) if isinstance(policy, RestartRule) else math.inf
     return _Forgetting(1.0 if discount is None else float(discount[0]), period)
 
 
@@ -118,22 +130,26 @@ def to_decisions_and_seconds(core: AgentCore, rounds: float) -> tuple[float | No
     return rounds, core.pace.seconds_of(rounds)
 
 
-def describe_half_life(core: AgentCore) -> HalfLife:
-    """Return the information half-life in decisions, in time, and in words."""
+def describe_half_life(core: AgentCore, drift: Drift | None) -> HalfLife:
+    """Return the information half-life in decisions, in time, and in words; ``drift``: what :func:`drift_of` returned.
+
+    The verdict on drift is about all rewards so far, the half-life about the latest, so a world that drifted and is now
+    calm has a verdict "drift" and no half-life. The text says so.
+    """
     rounds = half_life_of(core.policy)
     if math.isinf(rounds):
-        return HalfLife(decisions=None, seconds=None, text=f"none, {_explain_memory(core.policy)}")
+        return HalfLife(decisions=None, seconds=None, text=_explain_memory(core.policy, drift))
     decisions, seconds = to_decisions_and_seconds(core, rounds)
     text = _describe_amount(rounds, "decision") if seconds is None else describe_seconds(seconds)
     return HalfLife(decisions=decisions, seconds=seconds, text=text)
 
 
-def _explain_memory(policy: Policy) -> str:
+def _explain_memory(policy: Policy, drift: Drift | None) -> str:
     """Return why a policy has no half-life."""
-    if learns_memory(policy):
-        return "the rewards fit a world without drift"
-    restarts = isinstance(policy, MasterPolicy | DetectGLMUCB)
-    return "the policy forgets only when it restarts" if restarts else "nothing is forgotten"
+    if drift is not None:
+        return CALM_TEXTS[drift.verdict]
+    restarts = isinstance(policy, MasterPolicy | DetectingPolicy | DynamicLinUCB)
+    return "none, the policy forgets only when it restarts" if restarts else "none, nothing is forgotten"
 
 
 def learns_memory(policy: Policy) -> bool:

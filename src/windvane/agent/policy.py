@@ -21,6 +21,11 @@ from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.registry import POLICIES, Signature
 
 DEFAULT_LINK, DEFAULT_SIGMA = "logistic", 0.5
+LARGER_REWARDS = (
+    'divide amounts by the largest that you want to count; link="poisson" is for counts, link="identity" for gains and '
+    "losses"
+)
+"""What to do about rewards above 1, as docs/howto/revenue-and-counts.md says it."""
 LONGEST_PRIOR = 1000.0  # norm of a prior, times L, where no S is given
 _OWN = ("lanes", "dim", "truth")  # of a policy; not the user's to set
 
@@ -40,18 +45,22 @@ class BuiltPolicy(NamedTuple):
         if reward_range is None:
             return max(low, -LARGEST_REWARD), min(high, LARGEST_REWARD)
         if not low <= reward_range[0] <= reward_range[1] <= high:
-            expected = f"(0, largest reward) with the {self.policy.reward_link.name} link"
-            raise ArgumentError("reward_range", reward_range, expected)
+            scaled = self.policy.needs_bounded_rewards
+            reason = (
+                f"because {self.policy.name} divides by the largest"
+                if scaled
+                else f"with the {self.policy.reward_link.name} link"
+            )
+            raise ArgumentError("reward_range", reward_range, f"(0, largest reward) {reason}")
         if isinstance(self.policy.reward_link, Logistic | Probit) and reward_range[1] > 1.0:
             expected = f"within (0, 1) with the {self.policy.reward_link.name} link, whose predictions are"
-            hint = 'use link="poisson" or "identity" for larger rewards, or divide them by the largest'
-            raise ArgumentError("reward_range", reward_range, expected, hint=hint)
+            raise ArgumentError("reward_range", reward_range, expected, hint=LARGER_REWARDS)
         return reward_range[0], reward_range[1]
 
     def hint_for_larger_rewards(self) -> str:
         """Return what to set for rewards beyond the default range."""
         is_share = isinstance(self.policy.reward_link, Logistic | Probit)
-        return 'use link="poisson" or "identity" for larger rewards' if is_share else "give `reward_range`"
+        return LARGER_REWARDS if is_share else "give `reward_range`"
 
 
 def check_reward_range(reward_range: Any) -> tuple[list[float] | None, float]:
@@ -72,11 +81,11 @@ def build_policy(
     sigma: float, seed: int, **memory: Any,
 ) -> BuiltPolicy:  # fmt: skip
     """Build a policy of one lane. ``memory``: the arguments of :func:`choose_forgetting`."""
-    cls, link_ = _policy_class(policy), get_link(link)
+    cls, link_ = find_policy_class(policy), get_link(link)
     signature = Signature(cls)
     accepted = signature.names
     if "link" not in accepted and link_.name not in (DEFAULT_LINK, "identity"):
-        raise ArgumentError("link", link, f"omitted, because {cls.name} is linear and takes no link")
+        raise ArgumentError("link", link, f"omitted, because {cls.name} takes no link")
     forgetting, by_clock = choose_forgetting(cls, dim, **memory)
     if S is not None or not signature.may_be_none("S"):  # otherwise the policy learns the scale
         S = check_positive("S", 1.0 if S is None else S)
@@ -156,9 +165,8 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, rewa
         raise ArgumentError("prior", theta.tolist(), expected, hint="" if S is None else "or give a larger `S`")
     if not weight <= LARGEST_WEIGHT:
         raise ArgumentError("prior_weight", weight, f"at most {LARGEST_WEIGHT:g}")
-    if not isinstance(policy, EstimatingPolicy | AdaptiveGLMUCB):
-        expected = f"omitted, because {policy.name} restarts on its own and would forget it"
-        raise ArgumentError("prior", theta.tolist(), expected)
+    if not (isinstance(policy, EstimatingPolicy | AdaptiveGLMUCB) and policy.takes_prior):
+        raise ArgumentError("prior", theta.tolist(), f"omitted, because {policy.name} cannot begin at a guess")
     means = np.asarray(policy.reward_link.mean(policy.L * theta))
     low, high = reward_range
     if not ((means >= low) & (means <= high)).all():
@@ -189,7 +197,8 @@ def _check_settings(signature: Signature, settings: Mapping[str, Any], given: Ma
             raise ArgumentError(name, None, f"given, because {policy} needs it", got="nothing")
 
 
-def _policy_class(policy: str | type[Policy]) -> type[Policy]:
+def find_policy_class(policy: str | type[Policy]) -> type[Policy]:
+    """Return the class of a policy that an agent can use, given by its name or itself."""
     if isinstance(policy, str):
         name = AdaptiveGLMUCB.name if policy == "adaptive" else policy
         if name not in POLICIES:

@@ -25,20 +25,22 @@ from windvane.policies.base import Policy
 TICKS = 100_000.0  # a second
 TICK = 1.0 / TICKS
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)")
+_WORDS = {word: _UNITS[word[0]] for word in ("second", "minute", "hour", "day", "week")}
+_ALL_UNITS = _UNITS | _WORDS | {f"{word}s": seconds for word, seconds in _WORDS.items()}
+_PART = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(sorted(_ALL_UNITS, key=len, reverse=True))})(?![a-z])")
 LONGEST = 1e10  # seconds: three centuries
 MOST = 1e15  # decisions
 
 
 def parse_duration(name: str, text: str) -> float:
-    """Return the seconds of a duration such as "36h", "1h30m" or "250 ms"."""
+    """Return the seconds of a duration such as "36h", "1h30m", "250 ms" or "1 day"."""
     total, at = 0.0, 0
     while part := _PART.match(text, at):
-        total += float(part[1]) * _UNITS[part[2]]
+        total += float(part[1]) * _ALL_UNITS[part[2]]
         at = part.end()
     if not at or text[at:].strip() or not TICK <= total <= LONGEST:
         units = ", ".join(_UNITS)
-        raise ArgumentError(name, text, f'a duration such as "2d" or "1h30m" (units: {units})')
+        raise ArgumentError(name, text, f'a duration such as "2d" or "1h30m" (units: {units}, or words such as days)')
     return total
 
 

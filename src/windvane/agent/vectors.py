@@ -121,11 +121,15 @@ class ArmEncoder:
     """Declared features or raw vectors, and the scaling that is applied to them.
 
     ``columns`` are those of the first frame of raw vectors: they set the order of the coordinates. ``to_fit``: the
-    scaling, or the ranges of declared numbers, are to be fitted on the first history.
+    scaling, or the ranges of declared numbers, are to be fitted on the first history. ``needs_one_hot``: the policy
+    knows arms by their index, so that vectors must be unit vectors.
     """
 
-    def __init__(self, dim: int | None, features: Any, scaling: Any, *, L: float, intercept: bool, clip: bool) -> None:
-        self.features = Features.parse(features)
+    def __init__(
+        self, dim: int | None, features: Any, scaling: Any, *, L: float, intercept: bool, clip: bool,
+        needs_one_hot: bool = False,
+    ) -> None:  # fmt: skip
+        self.features, self.needs_one_hot = parse_features(features, needs_one_hot=needs_one_hot), needs_one_hot
         self.columns: list[Name] | None = None
         self.is_lenient = False  # while a log is learned again: see :mod:`windvane.agent.refit`
         self.to_fit = isinstance(scaling, str) and scaling == "fit"
@@ -162,6 +166,13 @@ class ArmEncoder:
         raw = names or [f"x{i}" for i in range(self.scaling.raw_dim)]
         return [*map(str, raw), *["1"] * self.scaling.intercept]
 
+    @property
+    def has_intercept(self) -> bool:
+        """Whether a coordinate is a constant 1, of all arms or of each."""
+        if self.features is None:
+            return self.scaling.intercept
+        return self.features.intercept or bool(self.features.arms)
+
     def encode(self, arms: Any, context: Any) -> Offer:
         """Check the arms of a decision and encode them."""
         if arms is None and (self.features is None or not self.features.arms or self.features.per_arm):
@@ -180,7 +191,33 @@ class ArmEncoder:
             columns, longest = None, self.features.longest
         if not names:
             raise ArgumentError("arms", arms, "at least one arm")
-        return Offer(names, self.scaling.apply(rows, "arms", names, longest=longest), columns)
+        return Offer(names, self.scale(rows, "arms", names, longest=longest), columns)
+
+    def scale(
+        self, rows: Array, argument: str, names: Sequence[Name] | None = None, *, longest: float = math.inf
+    ) -> Array:
+        """Return the vectors that the policy sees for encoded ``rows``; see :meth:`Scaling.apply`."""
+        vectors = self.scaling.apply(rows, argument, names, longest=longest)
+        if self.needs_one_hot:
+            is_unit = ((vectors == 0.0) | (vectors == 1.0)).all(axis=1) & (vectors.sum(axis=1) == 1.0)
+            if not is_unit.all():
+                row = int(np.argmin(is_unit))
+                expected = "one of the declared arms" if self.features is not None else "a unit vector"
+                hint = "the policy knows arms by their index, not by features"
+                where = (argument, row if names is None else names[row])
+                raise ArgumentError(where, vectors[row].tolist(), expected, hint=hint)
+        return vectors
+
+
+def parse_features(features: Any, *, needs_one_hot: bool) -> Features | None:
+    """Return features from their declaration. If the policy needs unit vectors, the arms get no common intercept."""
+    parsed = Features.parse(features)
+    if parsed is None or not needs_one_hot:
+        return parsed
+    if parsed.shared or parsed.per_arm or parsed.by_arm or not parsed.arms:
+        expected = "a declaration of `arms` alone, because the policy knows arms by their names, not by features"
+        raise ArgumentError("features", parsed.declaration(), expected)
+    return Features(arms=parsed.arms, intercept=False)
 
 
 def _encode_fields(features: Features, arms: Any, context: Any, *, lenient: bool) -> tuple[list[Name], Array]:

@@ -14,7 +14,7 @@ from typing import Any
 from windvane.arguments import check_whole
 from windvane.client import messages
 from windvane.client.history import locate_error, read_columns, split_history
-from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
+from windvane.client.messages import ClientError, build_path, check_key, check_value, encode, encode_offer
 from windvane.client.stream_calls import StreamCalls
 from windvane.client.transport import AsyncNetwork
 from windvane.records import (
@@ -84,7 +84,7 @@ class AsyncClient(StreamCalls):
         >>> client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]}).arm                 # doctest: +SKIP
         'blue'
         """
-        body = encode({"arms": check_arms(arms), "context": context})
+        body = encode_offer(arms, context)
         return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key), stream=stream)
 
     async def predict(
@@ -97,7 +97,7 @@ class AsyncClient(StreamCalls):
         >>> client.predict("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})["red"].prediction  # doctest: +SKIP
         0.5
         """
-        body = encode({"arms": check_arms(arms), "context": context})
+        body = encode_offer(arms, context)
         answer = await self._send(Predictions, "POST", build_path(stream, "predict"), body, stream=stream)
         return {each.arm: each for each in answer.arms}
 
@@ -111,7 +111,7 @@ class AsyncClient(StreamCalls):
         >>> [each.arm for each in client.rank("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})]  # doctest: +SKIP
         ['blue', 'red']
         """
-        body = encode({"arms": check_arms(arms), "context": context})
+        body = encode_offer(arms, context)
         return (await self._send(Predictions, "POST", build_path(stream, "rank"), body, stream=stream)).arms
 
     async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:

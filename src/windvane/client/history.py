@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from windvane.client.messages import ClientError, check_times, encode, to_list
+from windvane.client.messages import ClientError, check_fields, check_times, encode, to_list
 from windvane.errors import ArgumentError
 from windvane.frames import frame_arms, frame_columns, frame_rows, is_frame, order_columns
 
@@ -60,6 +60,8 @@ def read_columns(
         for name, values in zip(Columns._fields, (rewards, vectors, contexts, arms, times, weights), strict=True)
     )
     columns = Columns(*lists)
+    for place, context in enumerate(columns.contexts or ()):
+        check_fields(("contexts", place), context)
     numbers = {name: _read_flags(getattr(columns, name)) for name in ("rewards", "vectors", "weights")}
     return columns._replace(times=None if times is None else check_times(columns.times), **numbers), order
 

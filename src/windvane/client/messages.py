@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
-from windvane.arguments import check_number
+from windvane.arguments import check_number, is_missing
 from windvane.errors import ArgumentError, Path, WindvaneError
 from windvane.records import KEY, KEY_IN_WORDS, STREAM_NAME_IN_WORDS, Decision, to_datetime, to_plain
 from windvane.service_records import ItemResult, ProblemDetails
@@ -25,6 +25,13 @@ STREAMS, CLUSTER = "/v1/streams", "/v1/cluster"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
 MOST_KEYS = 10  # of a path that an error names
 T = TypeVar("T")
+
+
+TOKEN_HINTS = {
+    "no-token": "the service needs a token: pass token=..., or set the variable WINDVANE_TOKEN",
+    "wrong-token": "the service does not know this token, which was passed as token=... or is in WINDVANE_TOKEN",
+}
+"""What a caller of the client has to do; the service describes HTTP headers."""
 
 
 class ClientError(WindvaneError):
@@ -149,7 +156,21 @@ def check_arms(arms: Any) -> Any:
         for name in arms:
             if not isinstance(name, str):  # JSON would turn it into a string, and the answer would name another arm
                 raise ArgumentError("arms", name, "named by strings over HTTP")
+            check_fields(("arms", name), arms[name])
     return arms
+
+
+def check_fields(path: Path, fields: Any) -> Any:
+    """Return the ``fields`` of a context or an arm, which are at ``path``, if none of them is missing.
+
+    No service accepts a missing value, and JSON has None but not NaN: both are the same error here.
+    """
+    if isinstance(fields, Mapping):
+        for name, value in fields.items():
+            if is_missing(value):
+                hint = 'declare a category "unknown", or a second field that says whether a number is known'
+                raise ArgumentError((*path, name), value, "a number or a string", hint=hint)
+    return fields
 
 
 def check_value(value: Any) -> float:
@@ -228,6 +249,11 @@ def _to_json_fast(value: Any) -> str | None:
 _NUMBERS = {float, int}
 
 
+def encode_offer(arms: Any, context: Any, **more: Any) -> bytes:
+    """Return the body of a request to decide, to predict or to rank."""
+    return encode({"arms": check_arms(arms), "context": check_fields(("context",), context), **more})
+
+
 def encode_offers(arms: Iterable[Any], contexts: Iterable[Any] | None) -> list[bytes]:
     """Return the items of a batch of decisions."""
     offers = to_list("arms", arms)
@@ -238,7 +264,7 @@ def encode_offers(arms: Iterable[Any], contexts: Iterable[Any] | None) -> list[b
     items = []
     for place, (offer, context) in enumerate(zip(offers, known, strict=True)):
         try:
-            items.append(encode({"arms": check_arms(offer), "context": context, "key": check_key(None)}))
+            items.append(encode_offer(offer, context, key=check_key(None)))
         except ArgumentError as error:
             argument, *rest = error.path
             raise error.rename(("arms" if argument == "arms" else "contexts", place, *rest)) from None
@@ -301,7 +327,9 @@ def build_error(status: int, problem: ProblemDetails | bytes | None, retry_after
         details = read(ProblemDetails, problem) if isinstance(problem, bytes) else problem
         if details is not None:
             pointer = details.errors[0].pointer if details.errors else None
-            error = ClientError(status, details.type.removeprefix("urn:windvane:problem:"), details.detail, pointer)
+            code = details.type.removeprefix("urn:windvane:problem:")
+            message = f"{code}: {TOKEN_HINTS[code]}" if code in TOKEN_HINTS else details.detail
+            error = ClientError(status, code, message, pointer)
             error.pointers = [entry.pointer for entry in details.errors]
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)

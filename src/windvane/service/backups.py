@@ -4,8 +4,11 @@ Both copy the store as of one commit to a temporary file, verify that file as ``
 the target is either missing or a complete, verified store. The copy of a store of an older format is migrated.
 
 A restored store ends where the backup was made. Later events are lost; the marks of the replaced store
-(:mod:`windvane.service.store.sqlite.marks`) tell how many. By default they are moved aside with it, because going back
-may be intended; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
+(:mod:`windvane.service.store.sqlite.marks`) tell how many, or marks that were saved beside the backup. By default they
+are moved aside with the store, because going back may be intended; with ``record_loss`` they stay, and the next start
+records the loss in the log of every stream.
+
+A store that root restores gets the owner of its folder.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from windvane.service.store.sqlite.database import (
     create_private_file,
     find_format,
     flush_folder,
+    give_to_folder_owner,
     read_meta,
     remove_database,
 )
@@ -53,7 +57,7 @@ class CopyReport:
 
     ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name;
     None if there were no marks that could tell.
-    ``replaced``: where the store is that was there before.
+    ``replaced``: where the store is that was there before, and ``mark`` its marks.
     """
 
     path: Path
@@ -62,6 +66,7 @@ class CopyReport:
     verification: StoreReport
     lost: dict[str, int] | None = field(default_factory=dict)
     replaced: Path | None = None
+    mark: Path | None = None
 
     @property
     def events(self) -> int:
@@ -152,12 +157,19 @@ def restore(
         if not replace:
             _refuse_existing(store, "a store is not overwritten; --replace moves it aside")
         with _copy(backup, store, add_suffix(store, TEMPORARY), progress, force=force) as (temporary, report):
-            lost = _find_lost(temporary, store)
+            marked, lost = _find_lost(temporary, store, backup.resolve())
             before_rename()
-            aside = _move_aside(store, keep_mark=record_loss)
+            aside, mark = _move_aside(store, keep_mark=record_loss and marked == store)
+            if marked not in (None, store):
+                mark = marks_path(marked)
+                if record_loss:
+                    shutil.copyfile(mark, marks_path(store))
+                    marks_path(store).chmod(0o600)
             os.rename(temporary, store)
+            for path in (store, marks_path(store)):
+                give_to_folder_owner(path)
             flush_folder(store.parent)
-    return CopyReport(store, store.stat().st_size, time.monotonic() - began, report, lost, aside)
+    return CopyReport(store, store.stat().st_size, time.monotonic() - began, report, lost, aside, mark)
 
 
 @contextlib.contextmanager
@@ -241,19 +253,21 @@ def _hold(store: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _find_lost(copy: Path, store: Path) -> dict[str, int] | None:
-    """Return by stream how many events, according to the marks at ``store``, the copy lacks. None: there are
-    streams, but no marks of this store."""
+def _find_lost(copy: Path, *places: Path) -> tuple[Path | None, dict[str, int] | None]:
+    """Return the first of some stores beside which there are marks of this store, and by stream how many events,
+    according to them, the copy lacks. None: there are streams, but no marks of this store."""
     with contextlib.closing(SqliteStore(copy, shared=True, create=False, read_only=True)) as opened:
-        marks = read_marks(store, read_meta(opened.connection).get("id", ""))
-        lost = {row.name: marks.get(row.id, 0) - opened.last_number(row.id) for row in opened.read_streams()}
-    if lost and not marks:
-        return None
-    return {name: number for name, number in lost.items() if number > 0}
+        id_ = read_meta(opened.connection).get("id", "")
+        last = {row.name: (row.id, opened.last_number(row.id)) for row in opened.read_streams()}
+    for place in places:
+        if marks := read_marks(place, id_):
+            missing = {name: marks.get(stream, 0) - number for name, (stream, number) in last.items()}
+            return place, {name: number for name, number in missing.items() if number > 0}
+    return None, None if last else {}
 
 
-def _move_aside(store: Path, *, keep_mark: bool) -> Path | None:
-    """Move a store and all its files aside; return the new path of the store, if there was one."""
+def _move_aside(store: Path, *, keep_mark: bool) -> tuple[Path | None, Path | None]:
+    """Move a store and all its files aside; return the new paths of the store and of its marks, if there were any."""
     names = [suffix for suffix in (*SIDE_FILES, "") if add_suffix(store, suffix).exists()]
     aside = next(path for n in count(1) if not (path := add_suffix(store, f".replaced-{n}")).exists())
     for suffix in names:
@@ -262,4 +276,4 @@ def _move_aside(store: Path, *, keep_mark: bool) -> Path | None:
         else:
             os.rename(add_suffix(store, suffix), add_suffix(aside, suffix))
     flush_folder(store.parent)
-    return aside if "" in names else None
+    return aside if "" in names else None, marks_path(aside) if ".mark" in names else None

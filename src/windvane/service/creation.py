@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from windvane import Agent
 from windvane.agent.coordinates import carry_settings
-from windvane.agent.core import AgentCore
+from windvane.agent.core import CHANGEABLE, AgentCore
 from windvane.agent.refit import NOT_OF_THE_AGENT
 from windvane.agent.times import Span, read_clock
-from windvane.service.problems import Problem, invalid
+from windvane.service.problems import MAX_DETAIL, Problem, invalid, shorten
 from windvane.service.retention import check_retention, read_retention
 from windvane.service.stream_settings import NewStream, check_features
 from windvane.service.streams import Done, Stream
@@ -23,6 +23,8 @@ from windvane.warmup import warm_up
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
+MOST_FIXED = 3  # settings that a remedy names
+MAX_VALUE = 60  # characters of a setting in a problem
 _AGENT_ARGUMENTS = inspect.signature(Agent).parameters
 
 
@@ -86,10 +88,8 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
         names.append("title")
     if "retention" in new.model_fields_set and read_retention(new.retention) != read_retention(stream.retention):
         names.append("retention")
-    if names:
-        other = Problem("settings-differ", f"the stream {new.name!r} has another {' and '.join(names)}")
-        other.errors = [_describe(stream, name, new) for name in names]
-        raise other
+    if names := [name for name in names if not _is_derived(name, names, stream, new, wanted)]:
+        raise _describe_differences(stream, names, new, wanted)
     return stream, False
 
 
@@ -125,7 +125,42 @@ def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:
     return Span.parse(name, value) if name in ("half_life", "reward_timeout") and value is not None else value
 
 
-def _describe(stream: Stream, name: str, new: NewStream) -> dict[str, str]:
-    place = f"#/settings/{name}" if name in new.settings else f"#/{name}"
-    value = getattr(stream, name) if name in NOT_OF_THE_AGENT else stream.core.settings.get(name)
-    return {"pointer": place, "detail": f"the stream has {value!r}"}
+def _is_derived(name: str, names: list[str], stream: Stream, new: NewStream, wanted: AgentCore) -> bool:
+    """Whether a setting that differs only follows from others in ``names``: nobody asked for its value."""
+    if name in new.model_fields_set or name in new.settings:
+        return False
+    if name == "learn":  # its default depends on default_reward
+        return stream.core.settings[name] is None is wanted.settings[name]
+    return "policy" in names and (name in ("S", "link") or name not in _AGENT_ARGUMENTS)
+
+
+def _describe_differences(stream: Stream, names: list[str], new: NewStream, wanted: AgentCore) -> Problem:
+    """Return the problem of a stream whose settings ``names`` differ: both values of each, and what to do."""
+    pairs = {}
+    for name in names:
+        if name in NOT_OF_THE_AGENT:
+            pairs[name] = getattr(stream, name), getattr(new, name)
+        elif name in _AGENT_ARGUMENTS:
+            pairs[name] = stream.core.settings[name], wanted.settings[name]
+        else:
+            pairs[name] = _read({}, stream.core, name), _read({}, wanted, name)
+    values = {name: (_to_json(has), _to_json(asked)) for name, (has, asked) in pairs.items()}
+    fixed = [f"`{name}`" for name in names if name not in ("features", *CHANGEABLE, *NOT_OF_THE_AGENT)]
+    remedy = (
+        f"PATCH cannot change {' and '.join(fixed[:MOST_FIXED])}: "
+        if fixed
+        else "change them by PATCH (`configure`), or "
+    )
+    remedy = f"; {remedy}use another name"
+    text = " and ".join(f"`{name}` is {has}, not {asked}" for name, (has, asked) in values.items())
+    text = shorten(f"the stream {new.name!r} exists with other settings: {text}", MAX_DETAIL - len(remedy))
+    problem = Problem("settings-differ", text + remedy)
+    for name, (has, asked) in values.items():
+        pointer = f"#/settings/{name}" if name in new.settings else f"#/{name}"
+        problem.add_error(pointer, f"the stream has {has}, not {asked}")
+    return problem
+
+
+def _to_json(value: Any) -> str:
+    """Return a setting as short JSON; null stands for a setting that is not given."""
+    return shorten(json.dumps(value, default=str), MAX_VALUE)

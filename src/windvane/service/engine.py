@@ -28,11 +28,11 @@ from windvane.service.compaction import Compactions
 from windvane.service.event_lookup import BulkLookup
 from windvane.service.journal import WRITE_FAILED, Journal
 from windvane.service.operations import REBUILDING, Operations
-from windvane.service.problems import Problem
+from windvane.service.problems import Problem, TakenOverError
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, check_store, record_losses, recover
 from windvane.service.recovery_pauses import RecoveryPauses
-from windvane.service.registry import TAKEN_OVER, Registry, unknown_stream
+from windvane.service.registry import Registry, unknown_stream
 from windvane.service.store import STORE_ERRORS, DamageError, ServedStore, StreamRow, is_damage
 from windvane.service.streams import Stream
 from windvane.service.tasks import Tasks
@@ -87,6 +87,7 @@ class Engine:
         self._is_damaged = self._is_checking = self._is_stopping = False
         self.recovery_pauses = RecoveryPauses()
         self._last_error = ""  # of the last recovery
+        self._has_recovered = asyncio.Event()  # or failed to: set once
         self._is_in_place = False  # the store, in this turn of the event loop
         self._used_keys: UsedKeys | None = None
 
@@ -125,6 +126,17 @@ class Engine:
         """Let other nodes take the streams, while requests are still accepted."""
         if self.placement is not None and self.failure is None:
             self.placement.drain()
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether nothing is left to wait for after :meth:`begin_draining`."""
+        return self.placement is None or self.failure is not None or self.placement.is_handed_over
+
+    async def wait_until_open(self, seconds: float) -> None:
+        """Wait until the first recovery has succeeded or failed, but not longer than ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._has_recovered.wait()
 
     async def _recover(self) -> None:
         """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
@@ -167,6 +179,7 @@ class Engine:
         for name, stream in self.streams.items():
             self.install(stream, replays[name])
         self.failure, self._last_error = None, ""
+        self._has_recovered.set()
         self.recoveries += 1
         self.recovery_pauses.begin()
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
@@ -175,7 +188,9 @@ class Engine:
         if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
             self.tasks.start(check_store(self.store, self._note_check))
-        fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
+        fields = {"streams": len(self.rows), "unavailable": len(self.unavailable)}
+        if self.placement is not None:
+            fields["shards"] = len(self.placement.epochs)
         log.info("ready", extra={"fields": fields})
 
     def install(self, stream: Stream, seconds: float = 0.0) -> None:
@@ -224,6 +239,7 @@ class Engine:
             fields = {"cause": self.failure.code, "store": self.store.name}
             log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
+        self._has_recovered.set()
 
     def _stall(self) -> None:
         """Refuse requests until the disk answers."""
@@ -268,7 +284,7 @@ class Engine:
         """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if stream.is_taken_over:
-            raise Problem("unavailable", TAKEN_OVER, cause="moving")
+            raise TakenOverError
         if stream.is_removed:  # a stream that is only missing here may be served by another node
             raise unknown_stream(stream.name)
         if self.streams.get(stream.name) is not stream:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from windvane.service.committer import Committer
-from windvane.service.problems import Problem
+from windvane.service.problems import Problem, TakenOverError
 from windvane.service.promises import Promise
-from windvane.service.registry import TAKEN_OVER
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import Erasure, Event, Snapshot
 from windvane.service.streams import Stream
@@ -99,7 +98,7 @@ class Journal:
         """Wait until the events of an operation on ``stream`` and all earlier ones are on disk."""
         await self._wait(stored)
         if stream.is_taken_over:
-            raise Problem("unavailable", TAKEN_OVER, cause="moving")
+            raise TakenOverError
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""

@@ -35,6 +35,7 @@ class RequestInfo:
     peer: str
     token: str | None = None
     problem: str | None = None  # the code, if it is refused or fails
+    cause: str | None = None  # of the problem "unavailable"
 
 
 current_request: ContextVar[RequestInfo | None] = ContextVar("windvane_request", default=None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
 from windvane.service.event_lookup import EventsNotLoadedError
-from windvane.service.problems import Problem
+from windvane.service.problems import MovedError, Problem, TakenOverError
 from windvane.service.promises import Promise
 from windvane.service.readiness import refuse_read
 from windvane.service.recovery import rebuild_stream
@@ -40,15 +40,24 @@ class Operations:
     async def carry_out(
         self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
     ) -> Done:
-        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
+        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`.
+
+        Raises :class:`MovedError` if another node has taken the stream over before.
+        """
         journal = self._engine.journal
+        stream.in_progress += 1
         try:
-            done, stored = await self._operate(stream, operation, size, decision)
-        except Problem as problem:
-            if problem.status < 500:
-                await journal.commit(stream)  # store the events that the refusal relies on, such as another reward
-            raise
-        await journal.wait_for(stream, stored)
+            try:
+                done, stored = await self._operate(stream, operation, size, decision)
+            except TakenOverError:
+                raise MovedError from None  # nothing was handed over
+            except Problem as problem:
+                if problem.status < 500:
+                    await journal.commit(stream)  # store the events that the refusal relies on, such as another reward
+                raise
+            await journal.wait_for(stream, stored)
+        finally:
+            stream.in_progress -= 1
         return done
 
     async def operate(

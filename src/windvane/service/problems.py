@@ -46,6 +46,7 @@ KINDS = {
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),
+    "metrics-token": Kind(403, "The token may only read the metrics"),
     "wrong-host": Kind(403, "The server does not answer under this host name"),
     "wrong-origin": Kind(403, "Requests from pages of other sites are not allowed"),
     "too-large": Kind(413, "The body is too large"),
@@ -77,7 +78,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     pointer
         JSON Pointer to the invalid part of the body, such as ``"#/arms/red/1"``.
     retry_after
-        Seconds after which the same request may succeed. Default: 1 for "unavailable" and "no-answer", else None.
+        Seconds after which the same request may succeed. Default: 0 for the cause "moving", because the node has
+        waited already, 1 for any other "unavailable" and for "no-answer", else None.
     cause
         Of "unavailable", which needs one: a code of :data:`windvane.service.readiness.CAUSES` or of
         :data:`REQUEST_CAUSES`.
@@ -100,11 +102,13 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     ) -> None:
         if code == "unavailable" and cause is None:
             raise TypeError('a problem with the code "unavailable" needs a cause')
-        self.code, self.detail = code, _shorten(detail, MAX_DETAIL)
+        self.code, self.detail = code, shorten(detail, MAX_DETAIL)
         self.status, self.title = KINDS[code]
         self.errors = [] if pointer is None else [_describe_error(pointer, detail)]
         self.cause = cause
-        self.retry_after = 1 if retry_after is None and code in ("unavailable", "no-answer") else retry_after
+        if retry_after is None and code in ("unavailable", "no-answer"):
+            retry_after = 0 if cause == "moving" else 1
+        self.retry_after = retry_after
         super().__init__(self.detail)
 
     @property
@@ -114,6 +118,10 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         cause = {} if self.cause is None else {"cause": self.cause}
         return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}, **cause}
 
+    def add_error(self, pointer: str, detail: str) -> None:
+        """List one more invalid part of the body."""
+        self.errors.append(_describe_error(pointer, detail))
+
     def move_pointers(self, place: str) -> None:
         """Prefix the pointers with ``place``, because the document that they point into is part of a larger one."""
         for error in self.errors:
@@ -122,6 +130,21 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     def to_json(self) -> bytes:
         """Return :attr:`document` as JSON."""
         return to_json(self.document)
+
+
+class MovedError(WindvaneError):
+    """The stream went to another node before the request changed anything: its new owner can execute the request."""
+
+    def __init__(self) -> None:
+        super().__init__("another node has taken the stream over; nothing was executed")
+
+
+class TakenOverError(Problem):
+    """Another node has taken the stream over. Earlier parts of the request may be stored."""
+
+    def __init__(self) -> None:
+        detail = "another node took this stream over; retry with the same Idempotency-Key"
+        super().__init__("unavailable", detail, cause="moving")
 
 
 def invalid(error: Exception) -> Problem:
@@ -164,8 +187,9 @@ _PATTERNS = {STREAM_NAME: STREAM_NAME_IN_WORDS, KEY: KEY_IN_WORDS}
 
 
 def _describe_error(pointer: str, detail: str) -> dict[str, str]:
-    return {"pointer": _shorten(pointer, MAX_POINTER), "detail": _shorten(detail, MAX_DETAIL)}
+    return {"pointer": shorten(pointer, MAX_POINTER), "detail": shorten(detail, MAX_DETAIL)}
 
 
-def _shorten(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
+    """Return the first ``most`` characters of a text; an ellipsis replaces the rest."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from windvane.agent.archive import refuse_older
 from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.baselines import read_baseline
@@ -150,7 +151,7 @@ def read_snapshot(row: StreamRow, store: ReadableStore) -> Snapshot | None:
     """Return the stored snapshot of a stream, None if there is none.
 
     Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if the log ends
-    before it.
+    before it, :class:`FileError` if another version wrote it whose replays differ.
     """
     snapshot, last = store.read_snapshot(row.id), store.last_number(row.id)
     if snapshot is not None and snapshot.number > last:
@@ -158,6 +159,8 @@ def read_snapshot(row: StreamRow, store: ReadableStore) -> Snapshot | None:
         raise ReplayError(row.name, None, problem)
     if snapshot is not None and store.read_chain(row.id, snapshot.number) != snapshot.chain:
         raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
+    if snapshot is not None:
+        refuse_older(snapshot.agent, "it")
     return snapshot
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
-from windvane.service.problems import Problem
+from windvane.service.problems import MovedError, Problem
 from windvane.service.readiness import NotReady, refuse_read, unavailable
 from windvane.service.store import STORE_ERRORS, FencedError, NoConnectionError, StreamRow, TooManyStreamsError
 from windvane.service.streams import Stream
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
 LOOK_SECONDS = 0.25  # between looks whether the disk has stalled
-TAKEN_OVER = "another node took this stream over; retry with the same Idempotency-Key"
 NOT_WRITTEN = "the store cannot be written to; repeat the request"
 
 log = logging.getLogger("windvane.service")
@@ -82,7 +81,7 @@ class Registry:
         except TooManyStreamsError as error:
             raise Problem("too-many-streams", f"{error}; delete a stream, or set --max-streams") from None
         except FencedError:
-            raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
+            raise MovedError from None
         except NoConnectionError as error:
             raise refuse_read(error) from None
         except STORE_ERRORS as error:
@@ -121,7 +120,7 @@ class Registry:
                     await engine.journal.flush()  # until all of its events are stored
                     await run_persistently(partial(engine.store.begin_removal, row, epoch=epoch))
                 except FencedError:
-                    raise Problem("unavailable", TAKEN_OVER, cause="moving") from None
+                    raise MovedError from None
                 except STORE_ERRORS as error:  # it may still be there
                     engine.fail(error)
                     raise Problem("unavailable", NOT_WRITTEN, cause=NotReady.after(error).code) from None
@@ -145,4 +144,5 @@ def unknown_stream(name: str) -> Problem:
 
 
 def _taken(name: str) -> Problem:
-    return Problem("stream-exists", f"a stream with the name {name!r} already exists", pointer="#/name")
+    hint = f"to use it, or create it if it is missing, `ensure` it: PUT /v1/streams/{name} with the settings"
+    return Problem("stream-exists", f"a stream with the name {name!r} already exists; {hint}", pointer="#/name")

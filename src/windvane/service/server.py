@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -46,8 +47,13 @@ BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
 SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
 STOP_SECONDS = 5  # to wait for requests in progress
+HANDOVER_SECONDS = 6.0  # to wait until other nodes have taken the streams
+NOTICE_SECONDS = 0.3  # until all of them know it
+ACCEPT_TURNS = 3  # of the event loop, in which it accepts the connections that have arrived before the socket is closed
+LAST_SECONDS = 0.1  # to answer the requests that clients are sending while the socket is closed
 EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LARGEST_PORT = 65535
 NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -64,19 +70,22 @@ def serve(
     most_streams: int = MOST_STREAMS,
     drain: float = 0.0,
     log_requests: bool = False,
+    skip_probes: bool = False,
     node: str | None = None,
     node_url: str | None = None,
     ha: bool = False,
     tracing: str | None = None,
     personalizer: str | None = None,
     started: Callable[[str], None] = lambda _: None,
+    ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the store at ``path``, or a part of its streams, until SIGTERM, SIGINT or SIGHUP. Call it from the main
     thread.
 
-    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted;
-    requests in progress are answered, and a snapshot of every stream is stored. If a thread is then still waiting for
-    the disk after :data:`EXIT_SECONDS`, the process ends with code 1: whatever was answered is on disk.
+    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted; in
+    a cluster, other nodes serve the streams by then. Requests in progress are answered, and a snapshot of every stream
+    is stored. If a thread is then still waiting for the disk after :data:`EXIT_SECONDS`, the process ends with code 1:
+    whatever was answered is on disk.
 
     Parameters
     ----------
@@ -91,8 +100,8 @@ def serve(
         How many streams there may be, including archived ones.
     drain
         Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
-    log_requests
-        Whether to write a line to the log for every request.
+    log_requests, skip_probes
+        Whether to write a line to the log for every request; whether to leave out successful probes.
     node, node_url, ha
         Of a server that shares a database: its name, the address at which the other servers and clients reach it, and
         whether the database must commit to a standby as well.
@@ -102,6 +111,8 @@ def serve(
         The stream behind the routes of the Personalizer API. Default: there are none.
     started
         Called with the address once ``/healthz`` is answered. Recovery may still be running, as ``/readyz`` reports.
+    ready
+        Called with the address once all requests are answered for the first time.
 
     Raises
     ------
@@ -131,8 +142,8 @@ def serve(
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
             store, rate=rate, most_bytes=most_bytes, most_streams=most_streams, hosts=hosts, closed=not is_local,
-            closing=closing, log_requests=log_requests, node=settings, tracer_provider=tracer_provider,
-            personalizer=personalizer,
+            closing=closing, log_requests=log_requests, skip_probes=skip_probes, node=settings,
+            tracer_provider=tracer_provider, personalizer=personalizer,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
 
@@ -141,7 +152,7 @@ def serve(
             log.info("listening", extra={"fields": fields})
             started(address)
 
-        _run(_Server(app, drain, report_start, closing, begin_exit), listener)
+        _run(_Server(app, drain, report_start, partial(ready, address), closing, begin_exit), listener)
         log.info("stopped")
 
 
@@ -213,15 +224,22 @@ def _bind(host: str, port: int) -> socket.socket:
         hint = str(error.strerror).partition(" (while")[0]
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise ArgumentError("host", host, "an address of this machine, or its name", hint=hint) from None
+        if error.errno == errno.EADDRINUSE:
+            hint += f": another server may run there; choose another port, such as --port {_next_port(port)}"
         raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
+
+
+def _next_port(port: int) -> int:
+    """Return a port to propose where ``port`` is in use."""
+    return port + 1 if port < LARGEST_PORT else port - 1
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server; it reports when it has started, and drains before it stops."""
 
     def __init__(
-        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event,
-        stopped: Callable[[], None],
+        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], ready: Callable[[], None],
+        closing: asyncio.Event, stopped: Callable[[], None],
     ) -> None:  # fmt: skip
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
@@ -233,7 +251,9 @@ class _Server(uvicorn.Server):
         )  # fmt: skip
         self._report_start, self._closing, self._report_stop = started, closing, stopped
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
-        self._supervisor, self._is_announced = Supervisor(app.engine), False
+        self._signalled_at = self._handed_over_at = math.inf
+        self._is_hurried = False  # by a second signal
+        self._supervisor, self._is_announced = Supervisor(app.engine, ready=ready), False
         self._frozen = 0, 0  # recoveries and streams when objects were last frozen
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -245,10 +265,11 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             super().handle_exit(sig, frame)
         elif self._engine.is_draining:
-            self._stop_at = 0.0
+            self._stop_at, self._is_hurried = 0.0, True
         else:
             self._engine.is_draining = True
-            self._stop_at = time.monotonic() + self._drain
+            self._signalled_at = time.monotonic()
+            self._stop_at = self._signalled_at + self._drain
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; called ten times a second."""
@@ -263,11 +284,27 @@ class _Server(uvicorn.Server):
             self._supervisor.stop()
             self._engine.begin_draining()
             log.info("stopping", extra={"fields": {"drain_seconds": self._drain}})
-        if self._stop_at <= time.monotonic():
+        if self._stop_at <= time.monotonic() and self._is_handed_over():
             self.should_exit = True
         return await super().on_tick(counter)
 
+    def _is_handed_over(self) -> bool:
+        """Return whether other nodes have taken the streams and know it, so that they send no more requests here."""
+        now = time.monotonic()
+        if not self._engine.is_handed_over and now < self._signalled_at + HANDOVER_SECONDS:
+            self._handed_over_at = math.inf
+            return self._is_hurried
+        self._handed_over_at = min(self._handed_over_at, now)
+        has_others = self._engine.placement is not None
+        return self._is_hurried or not has_others or now >= self._handed_over_at + NOTICE_SECONDS
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._engine.placement is not None and not self._is_hurried:
+            for _ in range(ACCEPT_TURNS):
+                await asyncio.sleep(0.0)
+            for server in self.servers:  # new connections are refused, and clients use another node
+                server.close()
+            await asyncio.sleep(LAST_SECONDS)  # connections that were just accepted get an answer
         self._closing.set()  # ends answers that would otherwise never end
         self._engine.is_closing = True
         await super().shutdown(sockets)

@@ -66,6 +66,7 @@ class Stream(StreamState):
         self.epochs: dict[int, int] = {}  # in a cluster: the epoch of its shard, by its id
         self.is_taken_over = False  # whether another node has taken it
         self.is_removed = False
+        self.in_progress = 0  # requests that are changing it: a shard is not released before they are answered
         self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
         self.closing: asyncio.Future[None] | None = None  # while due decisions are closed in slices
@@ -313,7 +314,8 @@ class Stream(StreamState):
         """Return the numbers of the model that charts show over time."""
         info = self.core.info()
         rate = None if info.drift is None else info.drift.rate
-        return {"norm": math.hypot(*info.theta.values()), "memory": info.memory, "rate": rate}
+        memory = info.memory if math.isfinite(info.memory) else None
+        return {"norm": math.hypot(*info.theta.values()), "memory": memory, "rate": rate}
 
     def log_alerts(self) -> None:
         """Log the agent's alerts if enough decisions were made since the last check. Call it regularly."""

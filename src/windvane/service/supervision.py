@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,10 +33,17 @@ class Supervisor:
     environment
         ``NOTIFY_SOCKET``: the address to send to; without it nothing is sent. ``WATCHDOG_USEC`` and ``WATCHDOG_PID``:
         the watchdog's interval, and the process that it watches.
+    ready
+        Called once, when requests are answered for the first time.
     """
 
-    def __init__(self, engine: Engine, environment: Mapping[str, str] = os.environ) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        engine: Engine,
+        environment: Mapping[str, str] = os.environ,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine, self._report_ready = engine, ready
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address  # an abstract socket
         is_watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
@@ -58,6 +65,7 @@ class Supervisor:
         if failure is None and not self._has_been_ready:
             self._has_been_ready = True
             lines.append("READY=1")
+            self._report_ready()
         elif not self._has_been_ready and now >= self._next_extension:
             self._next_extension = now + EXTENSION / 2.0
             lines.append(f"EXTEND_TIMEOUT_USEC={EXTENSION * 1e6:.0f}")

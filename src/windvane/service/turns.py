@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from windvane.service.bodies import LARGE_BODY
@@ -23,6 +23,7 @@ T = TypeVar("T")
 SLOW_SECONDS = 0.005  # if the last operation of a stream took longer, the next one runs in a thread
 LARGE_DIM = 200  # above it, describing or copying the model takes more than 2 ms (190 ms with 500 features)
 
+IN_PROGRESS_TICK = 0.002  # seconds between looks whether requests are in progress
 PAUSE, PAUSE_SECONDS = 16, 0.002  # items of a batch or a list, and seconds, after which other requests are served
 
 
@@ -90,6 +91,23 @@ async def wait_while_changing(stream: Stream) -> None:
     """Wait until ``stream`` may be read."""
     while stream.busy is not None and stream.is_changing:
         await asyncio.shield(stream.busy)
+
+
+@contextlib.contextmanager
+def count_in_progress(stream: Stream) -> Iterator[None]:
+    """Count a request that changes ``stream``, until its events are stored."""
+    stream.in_progress += 1
+    try:
+        yield
+    finally:
+        stream.in_progress -= 1
+
+
+async def wait_while_in_progress(streams: Iterable[Stream], seconds: float) -> None:
+    """Wait until no request changes any of ``streams``, but not longer than ``seconds``."""
+    end, waiting = time.monotonic() + seconds, list(streams)
+    while any(stream.in_progress for stream in waiting) and time.monotonic() < end:
+        await asyncio.sleep(IN_PROGRESS_TICK)
 
 
 @contextlib.contextmanager

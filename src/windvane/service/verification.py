@@ -177,7 +177,7 @@ class _StreamCheck:
         if acknowledged is None:
             self._report.add("no_mark", "it has no mark: whether acknowledged events are missing is not known")
         elif acknowledged > last:
-            text = f"events {last + 1} to {acknowledged} were acknowledged and are not in the log"
+            text = f"{_name_events(last + 1, acknowledged)} acknowledged, and missing in the log"
             self._report.add("missing_events", f"{text} (a damaged write-ahead log, or a restored backup)")
 
     def _check_start(self, baseline: Baseline) -> None:
@@ -200,10 +200,11 @@ class _StreamCheck:
             raise ReplayError(self._row.name, number + 1, "cannot be read")
         if baseline.removed > 0:
             times = [to_plain(to_datetime(time)) for time in (baseline.first_time or 0.0, baseline.last_time or 0.0)]
-            text = f"events 1 to {baseline.removed} were removed ({' to '.join(times)})"
+            text = f"{_name_events(1, baseline.removed)} removed ({' to '.join(times)})"
             self._report.add("removed", f"{text}; the replay begins after event {last}")
         if erased > 0:
-            self._report.add("erased", f"{erased} requests were erased; the replay begins after event {last}")
+            requests = "1 request was" if erased == 1 else f"{erased} requests were"
+            self._report.add("erased", f"{requests} erased; the replay begins after event {last}")
 
     def _replay(self) -> Stream:
         """Replay the log, from its baseline if it is not whole, and compare every outcome."""
@@ -226,7 +227,7 @@ class _StreamCheck:
             self._requests.clear()  # other features may not encode what was requested before
         recorded = event.outcome
         if event.kind == kinds.LOST:
-            text = f"events {event.number} to {recorded['acknowledged']} were acknowledged and then lost"
+            text = f"{_name_events(event.number, recorded['acknowledged'])} acknowledged and then lost"
             self._report.add("lost", f"{text}; the new event {event.number} records this")
         agreement, name = compare_outcomes(recorded, replayed)
         if agreement == EQUAL:
@@ -271,3 +272,8 @@ class _StreamCheck:
         }.items():
             if self._counts[code]:
                 self._report.add(code, f"{self._counts[code]} {text}")
+
+
+def _name_events(first: int, last: int) -> str:
+    """Return "event 1 was" or "events 1 to 5 were"."""
+    return f"event {first} was" if first == last else f"events {first} to {last} were"

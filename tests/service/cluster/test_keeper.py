@@ -89,11 +89,23 @@ def test_a_node_withdraws_and_still_reads_the_map(peers: Peers) -> None:
     assert first.count_owned() == 0
 
 
+def test_a_node_that_is_alone_has_nobody_to_leave_its_shards_to(peers: Peers) -> None:
+    (first,) = peers.start("a", **SLOW)
+    first.keeper.drain()
+    settle(lambda: None, 0.3)
+    assert (first.count_owned(), first.read_log("excess"), first.keeper.is_handed_over) == (COUNT, [], True)
+    second = peers.add("b", **SLOW).start()
+    until(lambda: second.count_owned() == COUNT)
+    until(lambda: first.keeper.is_handed_over)
+
+
 @pytest.mark.parametrize("releases", [True, False])
 def test_others_take_over(peers: Peers, releases: bool) -> None:
     first, second, third = peers.start("a", "b", "c")
-    old = dict(first.keeper.epochs)
+    old, instance = dict(first.keeper.epochs), first.keeper.node.instance
     first.keeper.stop(release=releases)
+    until(lambda: second.keeper.map.find_node(instance) is None)
+    assert second.keeper.has_left(instance) is releases  # else it was evicted
     assert first.count_owned() == 0
     assert not first.keeper.is_running
     peers.wait_for_balance()

@@ -87,6 +87,33 @@ def test_who_may_do_what(service: Local) -> None:
         assert service.get(path).status_code == 200
 
 
+def test_a_token_for_metrics_reads_nothing_else(service: Local) -> None:
+    secret = str(create_token(service.store.tokens, "prometheus", full=True, metrics_only=True))
+    headers = bearer(secret)
+    assert service.get("/metrics", headers=headers).status_code == 200
+    assert service.request("HEAD", "/metrics", headers=headers).status_code == 200
+    for path in (*READS, "/v1/cluster", "/v1/nothing"):
+        if path != "/metrics":
+            assert read_problem(service.get(path, headers=headers), 403)["code"] == "metrics-token"
+    for method, path, body in (*WRITES, ("POST", "/metrics", {})):
+        assert read_problem(service.request(method, path, json=body, headers=headers), 403)["code"] == "metrics-token"
+    (token,) = service.store.tokens.read()
+    assert (token.name, token.rights, token.full) == ("prometheus", "metrics", False)
+    # A version that does not know such tokens looks for the hash of a secret, and finds none.
+    assert hashlib.sha256(secret.encode()).hexdigest() != token.hash
+
+
+def test_the_access_log_names_the_token_of_refused_requests(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "windvane.access")
+    with run_local(tmp_path / "a.db", rate=0.001, log_requests=True) as service:  # one request, then none for long
+        reading = str(create_token(service.store.tokens, "reading", full=False))
+        for _ in range(3):
+            service.post("/v1/streams", {"name": "new", "dim": 2}, headers=bearer(reading))
+    lines = [line.__dict__["fields"] for line in caplog.records if line.name == "windvane.access"]
+    refused = {(line["token"], line["problem"]) for line in lines if "problem" in line and "token" in line}
+    assert refused == {("reading", "read-only-token"), ("reading", "rate-limited")}
+
+
 def test_removing_the_last_token_does_not_turn_authentication_off(service: Local) -> None:
     secret = create_token(service.store.tokens, "shop", full=True)
     assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200

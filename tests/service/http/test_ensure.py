@@ -42,6 +42,9 @@ OTHER: list[tuple[dict[str, Any], list[str]]] = [
     ({"settings": {"delta": 0.5}}, ["#/settings/delta"]),
     ({"seed": 1}, ["#/seed"]),
     ({"title": "Shop"}, ["#/title"]),
+    ({"default_reward": None}, ["#/default_reward"]),  # and not `learn`, whose default depends on it
+    ({"policy": "adaptive"}, ["#/policy"]),  # and not its S or its other settings
+    ({"policy": "adaptive", "S": 2.0}, ["#/policy", "#/S"]),
 ]
 
 
@@ -62,6 +65,26 @@ def test_other_settings_are_named(shop: Local) -> None:
         assert problem["code"] == "settings-differ"
         assert sorted(error["pointer"] for error in problem["errors"]) == sorted(pointers)
     assert shop.info()["settings"]["dim"] == 2
+
+
+def test_both_values_and_the_remedy_are_named(shop: Local) -> None:
+    """Also if there are more differences than a detail has room for."""
+
+    def describe(**change: Any) -> str:
+        return str(read_problem(shop.put(SHOP, SETTINGS | change), 409)["detail"])
+
+    assert describe(reward_timeout=100, default_reward=None) == (
+        "the stream 'shop' exists with other settings: `reward_timeout` is \"1h\", not 100 and `default_reward` is "
+        "0.0, not null; change them by PATCH (`configure`), or use another name"
+    )
+    assert describe(dim=3, epsilon=0.5).endswith("; PATCH cannot change `dim`: use another name")
+    title = "x" * 100
+    long = describe(title=title, epsilon=0.5, max_pending=9, reward_timeout=7, retention="90d", seed=4)
+    assert len(long) <= 300
+    assert long.endswith("...; PATCH cannot change `seed`: use another name")
+    assert title not in long
+    errors = read_problem(shop.put(SHOP, SETTINGS | {"reward_timeout": 100}), 409)["errors"]
+    assert errors == [{"pointer": "#/reward_timeout", "detail": 'the stream has "1h", not 100'}]
 
 
 def test_settings_that_were_changed_or_fitted_since(tmp_path: Path) -> None:

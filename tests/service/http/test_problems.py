@@ -34,7 +34,8 @@ def test_a_problem_as_the_client_gets_it() -> None:
 
 def test_what_is_unavailable_has_a_cause() -> None:
     problem = Problem("unavailable", "x", cause="moving")
-    assert (problem.retry_after, problem.document["cause"]) == (1, "moving")
+    assert (problem.retry_after, problem.document["cause"]) == (0, "moving")  # the node has waited already
+    assert Problem("unavailable", "x", cause="busy").retry_after == 1
     with pytest.raises(TypeError):
         Problem("unavailable", "x")
     assert not REQUEST_CAUSES.keys() & CAUSES.keys()

@@ -214,13 +214,3 @@ def test_stopped_while_it_starts(tmp_path: Path, seconds: float) -> None:
     said = "windvane: interrupted; nothing was changed\n"  # Python ends by SIGINT if it was inside of `exec`
     ends = ((0, ""), (130, said), (-signal.SIGINT, said), (-signal.SIGTERM, ""))
     assert (process.returncode, errors) in ends
-
-
-def test_output(tmp_path: Path) -> None:
-    """The first line is for people; the other tests read it as JSON."""
-    line = command("serve", "--store", tmp_path / "a.db", "--port", "0")
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("http://127.0.0.1:")
-        process.terminate()
-    assert process.returncode == 0

@@ -41,6 +41,23 @@ def test_probes(service: Local) -> None:
     service.engine.failure = None
 
 
+def test_an_answer_is_a_line(service: Local) -> None:
+    """In a terminal, what follows it begins on the next one."""
+    answers = [
+        service.post("/v1/streams", {"name": "new", "dim": 1}),
+        service.post("/v1/streams/shop/decisions", ARMS),
+        service.post("/v1/streams/shop/decisions/batch", {"decisions": [ARMS]}),
+        service.get("/v1/streams/shop"),
+        service.get("/healthz"),
+        service.get("/v1/streams/nowhere"),
+        service.post("/v1/streams/shop/decisions", {"arms": {}}),
+    ]
+    for answer in answers:
+        assert answer.content.endswith(b"}\n")
+        assert answer.content.count(b"\n") == 1
+        assert int(answer.headers["content-length"]) == len(answer.content)
+
+
 def test_a_service_that_drains_answers_and_is_not_ready(service: Local) -> None:
     service.engine.is_draining = True
     problem = read_problem(service.get("/readyz"), 503)

@@ -110,7 +110,9 @@ def test_every_argument_of_an_agent_can_be_set(service: Local) -> None:
 def test_a_name_is_used_once(service: Local) -> None:
     service.create("shop")
     service.archive()
-    assert read_pointers(service.post("/v1/streams", {"name": "shop", "dim": 3}), 409, "stream-exists") == ["#/name"]
+    taken = service.post("/v1/streams", {"name": "shop", "dim": 3})
+    assert read_pointers(taken, 409, "stream-exists") == ["#/name"]
+    assert "`ensure` it: PUT /v1/streams/shop with the settings" in taken.json()["detail"]
     answers = service.request_together(*[("POST", "/v1/streams", {"name": "other", "dim": 2})] * 5)
     assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409]
 

@@ -93,7 +93,7 @@ def test_pipelining(server: Server) -> None:
     decide = build(DECIDE, LENGTH, body=BODY)
     answer = send(server, decide + build("GET /readyz") + decide + LAST)
     assert read_statuses(answer) == [201, 200, 201, 200]
-    assert answer.endswith(b'{"status":"ok"}')
+    assert answer.endswith(b'{"status":"ok"}\n')
 
 
 def test_a_body_that_arrives_after_the_answer_before_it(server: Server) -> None:

@@ -101,12 +101,15 @@ def test_old_files_that_still_have_what_is_erased_are_named(
     row = add_row(store)
     events = make_events(row, 9)
     store.append(events)
-    for suffix in (".format-3", ".damaged-1", ".replaced-1", ".other"):
+    for suffix in (".format-3", ".damaged-1", ".replaced-1", ".replaced-1-wal", ".replaced-1.mark", ".other"):
         store.path.with_name(store.path.name + suffix).touch()
+    store.purge()
+    assert not caplog.records  # nothing is erased yet
     for removed in (3, 6):
         store.append([], erasures=[Erasure(row.id, make_baseline(events, 9, removed))])
     (warning,) = [record.getMessage() for record in caplog.records]  # once
-    assert warning.endswith("a.db.damaged-1, a.db.format-3, a.db.replaced-1; remove these files")
+    names = "a.db.damaged-1, a.db.format-3, a.db.replaced-1, a.db.replaced-1-wal"  # marks hold no data
+    assert warning.endswith(f"what is erased is still in {names}; remove them when you no longer need to go back")
 
 
 def test_what_a_replay_needs_is_not_erased(store: SqliteStore) -> None:

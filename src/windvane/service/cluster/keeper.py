@@ -141,6 +141,16 @@ class Keeper:
         return self._member.map
 
     @property
+    def is_handed_over(self) -> bool:
+        """Whether the node has left after :meth:`drain`, or is alone."""
+        member = self._member
+        return not member.is_member or all(node.instance == member.node.instance for node in member.map.nodes)
+
+    def has_left(self, instance: str) -> bool:
+        """Return whether a node that is no longer in the map has left by itself: it still runs, and answers."""
+        return instance in self._member.left
+
+    @property
     def epochs(self) -> Mapping[int, int]:
         """The epochs of the shards that the node owns, valid until the deadline."""
         return self._member.lease.epochs
@@ -199,7 +209,10 @@ class Keeper:
         self._session.wake()
 
     def drain(self) -> None:
-        """Propose all shards for release by ``on_excess``, and then leave the cluster. The map is still read."""
+        """Propose all shards for release by ``on_excess``, and then leave the cluster. The map is still read.
+
+        A node that is alone keeps its shards until :meth:`stop`: nobody else could serve them.
+        """
         self._member.is_draining = True
         self._session.wake()
 

@@ -29,6 +29,8 @@ PROPOSE_AGAIN_SECONDS = 10.0
 SWEEP_GRACE = 1 / 2
 STEP_DOWN_TICKS = 2  # how long a node that can renew its lease but not commit keeps its shards: it may be merely slow
 PAUSE_SECONDS = 0.01  # after a lease has expired, and before a retry that is expected to succeed
+LEFT_MARGIN = 0.1  # seconds before its lease expires within which a node that is gone may have been evicted
+MAX_LEFT = 100  # instances that are remembered to have left
 
 
 class Member:
@@ -57,6 +59,8 @@ class Member:
         The map that was read last.
     has_ever_joined
         Whether the node has joined the cluster at least once.
+    left
+        The instances that have left by themselves, most recent last. Others were evicted.
     """
 
     def __init__(
@@ -72,8 +76,10 @@ class Member:
     ) -> None:
         self.node = node._replace(instance=secrets.token_hex(8))
         self.lease, self.map = Lease(), ShardMap()
+        self.left: tuple[str, ...] = ()
+        self._valid_until: dict[str, float] = {}  # the leases of the nodes in the map, on the clock of this process
         self.is_member = self.has_ever_joined = False
-        self.is_draining = False  # the node releases its shards, leaves, and does not join again
+        self.is_draining = False  # the node releases its shards to others, leaves, and does not join again
         self.step_down_requested_at = math.inf  # infinity: not requested
         self.clock = clock
         self._where, self._count, self._callbacks = where, count, callbacks
@@ -89,7 +95,7 @@ class Member:
         Raises :class:`StoreError` if the node may not join.
         """
         if not self.is_member and (self.is_draining or self.step_down_requested_at < math.inf):
-            self._note_map(membership.read_map(connection, self._count, self.node.instance).map)
+            self._read_map(connection)
             return self._tick
         if not self.is_member:
             pause = self._join(connection)
@@ -97,7 +103,7 @@ class Member:
                 return pause
         if read_clock() >= self._renewed + self._tick and not self._renew(connection):
             return 0.0
-        reading = membership.read_map(connection, self._count, self.node.instance)
+        reading = self._read_map(connection)
         if read_clock() < self._sweeps_from:
             reading = reading._replace(needs_sweep=False)
         if not self._compare(reading) or self._change(connection, reading, adopt):
@@ -181,6 +187,21 @@ class Member:
 
     # --- the map -----------------------------------------------------------------------------------------------------
 
+    def _read_map(self, connection: Connection) -> MapReading:
+        """Read the map, and note which nodes have left. A member compares it with its shards before others see it.
+
+        A node whose row is gone although its lease had not expired has left by itself: others evict it only afterwards.
+        """
+        began = read_clock()
+        reading = membership.read_map(connection, self._count, self.node.instance)
+        gone = (node.instance for node in self.map.nodes if node.instance not in reading.instances)
+        end = read_clock() + LEFT_MARGIN
+        self.left = (*self.left, *(each for each in gone if end < self._valid_until.get(each, 0.0)))[-MAX_LEFT:]
+        self._valid_until = {instance: began + seconds for instance, seconds in reading.remaining.items()}
+        if not self.is_member:
+            self._note_map(reading.map)
+        return reading
+
     def _compare(self, reading: MapReading) -> bool:
         """Drop the shards that the map does not assign to this node. Return False if the node was evicted."""
         me, holdings = self.node.instance, reading.map.holdings
@@ -203,11 +224,12 @@ class Member:
         The operations that may wait for a lock come last.
         """
         me, held, free = self.node.instance, self.lease.epochs, reading.map.find_free()
-        if self._should_step_down() and any(node.instance != me for node in reading.map.nodes):
+        has_others = any(node.instance != me for node in reading.map.nodes)
+        if self._should_step_down() and has_others:
             log.warning("this node cannot write; it is leaving its shards to other nodes")
             self.leave(connection)
             return False
-        if not self.clock.is_right or self.is_draining:
+        if not self.clock.is_right or (self.is_draining and has_others):
             self._drain(connection)
             return False
         if self._repair(connection, reading):

@@ -99,12 +99,15 @@ class MapReading(NamedTuple):
         Whether a lease has expired or is impossibly long, or a shard belongs to an instance without a row.
     next_expiry
         Seconds until the first lease of another node expires, unless it is renewed.
+    remaining
+        Seconds until the lease of each node expires, by instance.
     """
 
     map: ShardMap
     instances: frozenset[str]
     needs_sweep: bool
     next_expiry: float
+    remaining: Mapping[str, float]
 
 
 def read_map(connection: Connection, count: int, me: str = "") -> MapReading:
@@ -122,7 +125,8 @@ def read_map(connection: Connection, count: int, me: str = "") -> MapReading:
     owners = {holding.instance for holding in holdings.values()} - {None}
     needs_sweep = any(not 0 <= seconds <= MAX_LEASE_SECONDS for seconds in others) or not owners <= nodes.keys()
     shard_map = ShardMap.build(live, dict(sorted(holdings.items())))
-    return MapReading(shard_map, frozenset(nodes), needs_sweep, min(others, default=MAX_LEASE_SECONDS))
+    next_expiry = min(others, default=MAX_LEASE_SECONDS)
+    return MapReading(shard_map, frozenset(nodes), needs_sweep, next_expiry, remaining)
 
 
 def add_missing(connection: Connection, count: int) -> list[int]:

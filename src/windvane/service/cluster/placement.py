@@ -28,7 +28,7 @@ from windvane.service.store import STORE_ERRORS, ClusterStore, DatabaseError, St
 from windvane.service.store.migrations import FORMAT
 from windvane.service.streams import Stream
 from windvane.service.tasks import run_persistently
-from windvane.service.turns import wait_while_held
+from windvane.service.turns import wait_while_held, wait_while_in_progress
 from windvane.warmup import warm_up
 
 if TYPE_CHECKING:
@@ -38,16 +38,20 @@ if TYPE_CHECKING:
 JOIN_SECONDS = 5.0  # how long to wait for the keeper to join
 MOVE_SECONDS = 1.0  # how long a request waits for the new owner of a moving shard to be known; then it gets 503
 STEP_DOWN_SECONDS = 5.0  # how long recoveries may fail while the lease is renewed; then other nodes get the shards
+IN_PROGRESS_SECONDS = 0.5  # how long requests that have begun may take before their shard is released
 RELEASE_SECONDS = 5.0  # how long storing the streams of a shard may take before its release is abandoned
 
 log = logging.getLogger("windvane.service")
 
 
 class ElsewhereError(WindvaneError):
-    """Another node, at ``url``, owns the shard of a stream. ``instance`` is the id of its membership."""
+    """Another node, at ``url``, owns the ``shard`` of a stream. ``instance`` is the id of its membership.
 
-    def __init__(self, node: Node) -> None:
-        self.node, self.url, self.instance = node.name, node.url, node.instance
+    Nothing of the request was executed.
+    """
+
+    def __init__(self, node: Node, shard: int | None = None) -> None:
+        self.node, self.url, self.instance, self.shard = node.name, node.url, node.instance, shard
         super().__init__(f"node {node.name!r} serves this stream")
 
 
@@ -168,6 +172,15 @@ class Placement:
         if self.keeper is not None:
             self.keeper.drain()
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether, after :meth:`drain`, other nodes have all shards, or there is nobody to take them."""
+        return self.keeper is None or self.keeper.problem is not None or self.keeper.is_handed_over
+
+    def has_left(self, instance: str) -> bool:
+        """Return whether a node that is no longer in the map has left by itself, and still answers."""
+        return self.keeper is not None and self.keeper.has_left(instance)
+
     # --- taking and losing shards ----------------------------------------------------------------------------------
 
     def sync(self) -> None:
@@ -189,6 +202,7 @@ class Placement:
             rows = [row for row in rows if self.is_current(row.name, taken.get(self.shard_of(row.name)))]
             self._engine.rows |= {row.name: row for row in rows}
             self._loader.begin(rows)
+            log.info("took shards", extra={"fields": {"shards": len(taken), "streams": len(rows)}})
         except Exception as error:
             if any(self.epochs.get(shard) == epoch for shard, epoch in taken.items()):  # otherwise it does not matter
                 self._engine.fail(error)
@@ -271,11 +285,14 @@ class Placement:
                 for stream in self._list_streams(epochs):
                     await self._engine.journal.save_snapshot(stream)
                 left = self._begin(self._leaving, epochs)
+                await wait_while_in_progress(self._list_streams(epochs), IN_PROGRESS_SECONDS)
                 for stream in self._list_streams(epochs):
                     await wait_while_held(stream)
                 await self._engine.journal.flush()
             # The streams are dropped only afterwards, so that requests whose events are stored are still answered.
-            await asyncio.to_thread(self.keeper.release, epochs)
+            number = len(self._list_rows(epochs))
+            released = await asyncio.to_thread(self.keeper.release, epochs)
+            log.info("released shards", extra={"fields": {"shards": len(released), "streams": number}})
         except (Problem, TimeoutError, *STORE_ERRORS) as error:
             log.warning("shards %s could not be released: %s", sorted(epochs), error)
         finally:
@@ -309,7 +326,7 @@ class Placement:
             if self.keeper.problem is not None:
                 raise unavailable(NotReady.after(self.keeper.problem))
             raise Problem("unavailable", f"no node owns shard {shard} now; try again", cause="moving")
-        raise ElsewhereError(owner)
+        raise ElsewhereError(owner, shard)
 
     async def prepare(self, name: str) -> None:
         """Wait until a stream is loaded, if this node serves it. Raise if another node does.
@@ -340,6 +357,19 @@ class Placement:
         if epoch is not None:
             return self.epochs.get(shard) != epoch
         return owner is None or owner.instance == keeper.node.instance
+
+    async def wait_until_moved(self, owner: ElsewhereError, seconds: float) -> bool:
+        """Wait until the map no longer says that this node owns the shard; return False if that takes longer."""
+        end = time.monotonic() + seconds
+        while self._is_owner(owner):
+            if time.monotonic() >= end:
+                return False
+            await self._wait_for_change(end)
+        return True
+
+    def _is_owner(self, owner: ElsewhereError) -> bool:
+        current = None if self.keeper is None or owner.shard is None else self.keeper.map.owners.get(owner.shard)
+        return current is not None and current.instance == owner.instance
 
     async def _wait_for_change(self, end: float) -> None:
         """Wait until the map or the shards of this node change, but not beyond ``end`` (``time.monotonic()``)."""

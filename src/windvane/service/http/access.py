@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import logging
 import math
@@ -15,7 +16,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from windvane.service.problems import Problem
 from windvane.service.readiness import refuse_read
-from windvane.service.store import STORE_ERRORS, Token, TokenStore
+from windvane.service.store import METRICS_ONLY, STORE_ERRORS, Token, TokenStore
 
 PREFIX = "wv_"
 RELOAD = 1.0  # seconds until a running server notices an added or removed token
@@ -23,19 +24,27 @@ READ_SECONDS = 3.0  # that reading the tokens may take; a disk that answers take
 BURST = 2.0  # seconds' worth of requests that may arrive at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
+RIGHTS = {"full": ("full",), "read": ("full", "read"), "metrics": ("full", "read", "metrics")}
+"""The rights of tokens that suffice, by those that a request needs."""
 
 log = logging.getLogger("windvane.service")
 
 
-def create_token(tokens: TokenStore, name: str, *, full: bool) -> str | None:
+def create_token(tokens: TokenStore, name: str, *, full: bool, metrics_only: bool = False) -> str | None:
     """Add a token and return it; only its hash is stored. None: the name is in use."""
     secret = PREFIX + secrets.token_urlsafe(32)
-    return secret if tokens.add(Token(name, hash_token(secret), full, time.time())) else None
+    stored = METRICS_ONLY + hash_token(secret) if metrics_only else hash_token(secret)
+    return secret if tokens.add(Token(name, stored, full and not metrics_only, time.time())) else None
 
 
 def hash_token(secret: str) -> str:
     """Return the SHA-256 of a token, which is long and random and needs no salt."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def name_client(token: Token | None, address: str) -> str:
+    """Return the client whose requests are counted together: those with a token, or from an address."""
+    return f"address {address}" if token is None else f"token {token.name}"
 
 
 class RateLimiter:
@@ -109,7 +118,8 @@ class Access:
         if self.is_fresh:
             return
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._reload())
+            # It is logged which tokens have changed: that has nothing to do with the request that reads them.
+            self._reading = asyncio.create_task(self._reload(), context=contextvars.Context())
             self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
         reading = self._reading
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
@@ -146,30 +156,30 @@ class Access:
             if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
-    def admit(
-        self, authorization: str | None, address: str, *, changes: bool, is_forwarded: bool = False
-    ) -> tuple[str, str | None]:
-        """Return the client, for :attr:`charge`, and the name of its token, or raise.
+    def authenticate(self, authorization: str | None, address: str, *, is_forwarded: bool = False) -> Token | None:
+        """Return the token of a request, None if it needs none, or raise."""
+        if not self.needs_token(is_forwarded=is_forwarded):
+            return None
+        try:
+            return self._find_token(authorization)
+        except Problem:
+            self._limiter.admit(name_client(None, address))  # guessing tokens is limited too
+            raise
 
-        ``changes``: whether the request needs a token with full rights. ``is_forwarded``: whether another node sends
-        it, which has counted it for the rate limit.
+    def admit(self, token: Token | None, address: str, *, needs: str, is_forwarded: bool = False) -> str:
+        """Return the client, for :attr:`charge`, or raise if it may not make the request now.
+
+        ``needs``: the rights that the request needs: "full", "read" or "metrics". ``is_forwarded``: whether another
+        node sends it, which has counted it for the rate limit.
         """
-        client = f"address {address}"
-        if self.needs_token(is_forwarded=is_forwarded):
-            try:
-                token = self._find_token(authorization)
-            except Problem:
-                self._limiter.admit(client)  # guessing tokens is limited too
-                raise
-            client = f"token {token.name}"
-            if not is_forwarded:
-                self._limiter.admit(client)
-            if changes and not token.full:
-                raise Problem("read-only-token", f"token {token.name!r} is read-only")
-            return client, token.name
+        client = name_client(token, address)
         if not is_forwarded:
             self._limiter.admit(client)
-        return client, None
+        if token is not None and token.rights not in RIGHTS[needs]:
+            if token.rights == "metrics":
+                raise Problem("metrics-token", f"token {token.name!r} may only read /metrics")
+            raise Problem("read-only-token", f"token {token.name!r} is read-only")
+        return client
 
     async def is_valid(self, authorization: str | None, *, is_forwarded: bool = False) -> bool:
         """Return whether a request that was admitted to read would still be admitted."""
@@ -183,7 +193,8 @@ class Access:
         scheme, secret = get_authorization_scheme_param(authorization)
         if scheme.lower() != "bearer" or not secret.strip():
             raise Problem("no-token", 'send the header "Authorization: Bearer TOKEN"')
-        token = self._tokens.get(hash_token(secret.strip()))
+        hashed = hash_token(secret.strip())
+        token = self._tokens.get(hashed) or self._tokens.get(METRICS_ONLY + hashed)
         if token is None:
             raise Problem("wrong-token", "this token is unknown")
         return token

@@ -24,9 +24,10 @@ from windvane.service.http.access import Access
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.moved_streams import Again, find_answer
 from windvane.service.http.openapi import build_openapi
 from windvane.service.http.other_nodes import OtherNodes
-from windvane.service.problems import Problem, list_errors
+from windvane.service.problems import MovedError, Problem, list_errors
 from windvane.service.readiness import refuse_read
 from windvane.service.store import STORE_ERRORS, ServedStore
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 << 20
 MOST_STREAMS = 10_000
+OPEN_SECONDS = 5.0  # that a node may take to join the cluster before it accepts connections
 ROUTERS = [
     router for routes in (decision_routes, stream_routes, service_routes, erasure_routes) for router in routes.ROUTERS
 ]
@@ -59,6 +61,7 @@ def create_app(
     hosts: frozenset[str] | None = None,
     closed: bool = False,
     log_requests: bool = False,
+    skip_probes: bool = False,
     closing: asyncio.Event | None = None,
     node: NodeSettings | None = None,
     tracer_provider: TracerProvider | None = None,
@@ -82,6 +85,8 @@ def create_app(
         Whether a token is needed even if the store never had one.
     log_requests
         Whether to write a line to the log for every request.
+    skip_probes
+        Whether to leave out successful requests for ``/healthz``, ``/readyz`` and ``/metrics``.
     closing
         Set it when the server is about to stop: it ends responses that would otherwise never end.
     node
@@ -101,6 +106,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
+        if others is not None:  # until then, connections wait to be accepted: other nodes could answer what it refuses
+            await engine.wait_until_open(OPEN_SECONDS)
         async with nullcontext() if others is None else others.watch():
             yield
         await engine.stop()
@@ -121,7 +128,8 @@ def create_app(
     _complete(app)
     return ServiceMiddleware(
         app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests,
-        json_routes=JsonRoutes(app, _handle), others=others, tracing=tracing, personalizer=personalizer,
+        skips_probes=skip_probes, json_routes=JsonRoutes(app, _handle), others=others, tracing=tracing,
+        personalizer=personalizer,
     )  # fmt: skip
 
 
@@ -131,7 +139,8 @@ def _complete(app: FastAPI) -> None:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))
     app.mount("/docs", StaticFiles(directory=str(STATIC), packages=[("fastapi_offline", "static")]))
-    for kind in (ElsewhereError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception):
+    kinds = (ElsewhereError, MovedError, Problem, RequestValidationError, HTTPException, *STORE_ERRORS, Exception)
+    for kind in kinds:
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
 
@@ -155,12 +164,11 @@ async def _get_page(request: Request) -> Response:
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    """Return the problem of an error."""
+    """Return the problem of an error, or the answer of another node."""
     headers = {}
-    if isinstance(error, ElsewhereError):
+    if isinstance(error, ElsewhereError | MovedError):
         try:
-            forwarded: Response = await request.app.state.others.forwarder.forward(request, error)
-            return forwarded
+            return await find_answer(request, error, request.app.state.others) or Again(request.app)
         except Problem as refusal:
             error = refusal
     if isinstance(error, Problem):

@@ -17,6 +17,7 @@ from windvane.service.http.endpoints import (
     At,
     DecisionId,
     IdempotencyKey,
+    JsonResponse,
     Limit,
     Target,
     make_router,
@@ -25,9 +26,9 @@ from windvane.service.http.endpoints import (
 )
 from windvane.service.http.json_routes import JsonRoute
 from windvane.service.http.middleware import CHARGE
-from windvane.service.problems import Problem
+from windvane.service.problems import MovedError, Problem, TakenOverError
 from windvane.service.streams import Done
-from windvane.service.turns import Pauses, wait_while_changing
+from windvane.service.turns import Pauses, count_in_progress, wait_while_changing
 
 # Raw bodies, which the log keeps, documented by the models that they must match.
 RawDecision = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.DecisionRequest))]
@@ -85,7 +86,10 @@ async def _preview(at: Target, body: bytes, *, is_ranked: bool) -> Response:
     def preview() -> Done:
         return at.stream.preview(body, read_clock(), is_ranked=is_ranked)
 
-    return respond_done(await at.engine.operations.operate(at.stream, preview, size=len(body)))
+    try:
+        return respond_done(await at.engine.operations.operate(at.stream, preview, size=len(body)))
+    except TakenOverError:
+        raise MovedError from None
 
 
 @outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)
@@ -143,17 +147,22 @@ async def _run_batch(
     at.request.scope[CHARGE](len(items) - 1)
     results = []
     pauses = Pauses(at.engine.turnstile)
-    for i, item in enumerate(items):
-        try:
-            done = await at.engine.operations.operate(
-                at.stream, partial(operate, item), size=item.size, decision=getattr(item, "decision", None)
-            )
-            results.append(b'{"status":%d,"%s":%s}' % (done.status, result.encode(), done.body))
-        except Problem as problem:
-            if problem.status >= 500 and problem.code != "unreadable":  # which fails the item that needs the event
+    with count_in_progress(at.stream):
+        for i, item in enumerate(items):
+            try:
+                done = await at.engine.operations.operate(
+                    at.stream, partial(operate, item), size=item.size, decision=getattr(item, "decision", None)
+                )
+                results.append(b'{"status":%d,"%s":%s}' % (done.status, result.encode(), done.body))
+            except TakenOverError:
+                if not results:  # else some items may be stored
+                    raise MovedError from None
                 raise
-            problem.move_pointers(f"#/{field}/{i}")
-            results.append(b'{"status":%d,"problem":%s}' % (problem.status, problem.to_json()))
-        await pauses.take()
-    await at.engine.journal.commit(at.stream)
-    return Response(b'{"results":[%s]}' % b",".join(results), media_type="application/json")
+            except Problem as problem:
+                if problem.status >= 500 and problem.code != "unreadable":  # which fails the item that needs the event
+                    raise
+                problem.move_pointers(f"#/{field}/{i}")
+                results.append(b'{"status":%d,"problem":%s}' % (problem.status, problem.to_json()))
+            await pauses.take()
+        await at.engine.journal.commit(at.stream)
+    return JsonResponse(b'{"results":[%s]}' % b",".join(results))

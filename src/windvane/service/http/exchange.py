@@ -19,6 +19,7 @@ OTHER = "other"  # instead of a route
 UNREAD_SECONDS = 60.0  # after which an answer that the client does not read is aborted
 SHORT = 1 << 15  # bytes of an answer to a change that fit into the buffers of a connection, read or not
 MAX_PATH = 200  # characters that are logged
+CLOSE = (b"connection", b"close")
 SECURITY_HEADERS = [
     (b"cache-control", b"no-cache"),
     (
@@ -46,6 +47,9 @@ class Exchange:
         The id and the peer of the request, also in :data:`windvane.service.logs.current_request`.
     status : int
         Of the answer; 0 until it begins.
+    is_last : bool
+        Whether the connection is closed afterwards, because the server will stop: a client that sent its next request
+        at that moment could not know whether it was executed.
     """
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -55,6 +59,7 @@ class Exchange:
         peer = (scope.get("client") or ("unknown",))[0]
         self.info = RequestInfo(read_request_id(self.headers.get(b"x-request-id")), peer)
         self.status = self._bytes = 0
+        self.is_last = False
         self._send, self._began = send, time.perf_counter()
         current_request.set(self.info)
 
@@ -64,6 +69,8 @@ class Exchange:
             return await response(scope, receive, self.send)
         self.status, self._bytes = response.status_code, len(response.body)
         headers = [*response.raw_headers, (b"x-request-id", self.info.id.encode())]
+        if self.is_last:
+            headers.append(CLOSE)
         await self._send({"type": "http.response.start", "status": self.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": response.body})
 
@@ -72,6 +79,8 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message["headers"], (b"x-request-id", self.info.id.encode())]
+            if self.is_last and CLOSE not in headers:
+                headers.append(CLOSE)
             if self.is_reading:
                 names = {name for name, _ in headers}
                 headers += [header for header in SECURITY_HEADERS if header[0] not in names]
@@ -105,6 +114,7 @@ class Exchange:
                 "bytes": self._bytes,
                 "token": self.info.token,
                 "problem": self.info.problem,
+                "cause": self.info.cause,
             }
             known = {name: value for name, value in fields.items() if value is not None}
             access_log.info("request", extra={"fields": known})

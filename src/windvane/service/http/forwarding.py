@@ -1,8 +1,11 @@
 """Forward requests to the node that owns their stream, once.
 
 A forwarded request keeps its token and its Idempotency-Key. A header with the secret that all nodes of a cluster share
-shows that the request comes from another node; such a request is never forwarded again. When a node leaves the cluster,
-because it was stopped or cannot be reached, requests stop waiting for it: other nodes serve its streams.
+shows that the request comes from another node; such a request is never forwarded again. When a node was evicted,
+because it cannot be reached, requests stop waiting for it: other nodes serve its streams. A node that has left by
+itself still answers what it was sent, for a while.
+
+:mod:`windvane.service.http.moved_streams` decides what happens to a request whose stream has moved.
 """
 
 from __future__ import annotations
@@ -30,10 +33,14 @@ from windvane.service.problems import Problem
 
 FORWARDED = b"x-windvane-forwarded"
 OWNER = "x-windvane-owner"  # header of forwarded answers: the address of the node that owns the stream
+MOVED = b"x-windvane-moved"  # header of a 503 to another node: the stream has moved, and nothing was executed
 BODY = "windvane.body"  # key in the scope: the body of the request
 IS_FORWARDED = "windvane.is_forwarded"  # key in the scope: whether another node sent the request
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 600.0  # how long a node may take for the next part of an answer: a refit takes long
+LEFT_SECONDS = 5.0  # how long a node that has left by itself may take
+REPEATABLE = ("GET", "HEAD", "PUT")  # methods of requests that give the same result when they are repeated
+MOVED_DETAIL = "the stream has just moved to another node; try again"
 MAX_BUFFERED_BYTES = 1 << 16  # an answer up to this size is read completely before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -45,19 +52,34 @@ NOT_RETURNED = frozenset(
 )
 
 
-class Forwarder:
-    """Sends requests to other nodes over persistent connections. ``secret`` returns the shared secret, and
-    ``is_wrong_url`` whether another program was found at an address.
+class RefusedError(Problem):
+    """A node did not execute a request, because the stream has moved, or could not be asked to."""
 
-    ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503) or
-    "no-answer".
+
+class UnansweredError(Problem):
+    """A node may have executed a request, which gives the same result if it is repeated."""
+
+
+class Forwarder:
+    """Sends requests to other nodes over persistent connections. ``secret`` returns the shared secret, ``is_wrong_url``
+    whether another program was found at an address, and ``has_left`` whether an instance that is not in the map has
+    left by itself.
+
+    ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503), "moved"
+    (not executed, because the stream has moved) or "no-answer".
     """
 
-    def __init__(self, secret: Callable[[], str], is_wrong_url: Callable[[str], bool] = lambda _: False) -> None:
-        self._secret, self._is_wrong_url = secret, is_wrong_url
+    def __init__(
+        self,
+        secret: Callable[[], str],
+        is_wrong_url: Callable[[str], bool] = lambda _: False,
+        has_left: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._secret, self._is_wrong_url, self._has_left = secret, is_wrong_url, has_left
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
+        self._ends: dict[str, float] = {}  # when they end, of nodes that have left the cluster
         self._not_sent = NOT_SENT
         self._build_trace_headers: Callable[[], Headers] = list
 
@@ -72,14 +94,22 @@ class Forwarder:
         return proof is not None and bool(secret) and hmac.compare_digest(proof, secret.encode())
 
     async def forward(self, request: Request, owner: ElsewhereError) -> Response:
-        """Return the answer of the node that owns the stream."""
+        """Return the answer of the node that owns the stream.
+
+        Raises :class:`RefusedError` or :class:`UnansweredError` if the request may be sent again, and another
+        :class:`Problem` if not.
+        """
         scope = request.scope
-        if scope.get(IS_FORWARDED):
-            raise Problem("unavailable", "the stream has just moved to another node; try again", cause="moving")
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        with self._translate(owner):
+        may_repeat = request.method in REPEATABLE or "idempotency-key" in request.headers
+        with self._translate(owner, may_repeat=may_repeat):
             async with self._wait_for(owner):
                 reply = await self._send(owner, request.method, target, scope)
+            if reply.status == 503 and get_header(reply.headers, MOVED) is not None:
+                await self._read(owner, reply)
+                self._count(owner, "moved")
+                raise RefusedError("unavailable", MOVED_DETAIL, cause="moving")
+            self._count(owner, "unavailable" if reply.status == 503 else "answered")
             headers = [(name, value) for name, value in reply.headers if name.lower() not in NOT_RETURNED]
             length = get_header(reply.headers, b"content-length")
             response: Response
@@ -96,15 +126,18 @@ class Forwarder:
             async with asyncio.timeout(seconds), self._wait_for(owner):
                 reply = await self._send(owner, "GET", target.encode(), scope)
                 body = await self._read(owner, reply)
+            self._count(owner, "unavailable" if reply.status == 503 else "answered")
         if reply.status != 200:
             raise Problem("unavailable", f"node {owner.node!r} answered {reply.status}", cause="unreachable")
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
-        """Stop waiting for nodes that have left the cluster."""
-        for instance in self._waiting.keys() - {node.instance for node in shard_map.nodes}:
+        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves."""
+        now = asyncio.get_running_loop().time()
+        for instance in self._waiting.keys() - self._ends.keys() - {node.instance for node in shard_map.nodes}:
+            self._ends[instance] = now + (LEFT_SECONDS if self._has_left(instance) else 0.0)
             for limit in self._waiting[instance]:
-                limit.reschedule(0.0)
+                limit.reschedule(self._ends[instance])
 
     async def close(self) -> None:
         """Close the connections."""
@@ -113,10 +146,10 @@ class Forwarder:
 
     @contextlib.asynccontextmanager
     async def _wait_for(self, owner: ElsewhereError) -> AsyncIterator[None]:
-        """Raise TimeoutError in the block as soon as the node leaves the cluster."""
+        """Raise TimeoutError in the block when the node has left the cluster."""
         waiting = self._waiting.setdefault(owner.instance, set())
         try:
-            async with asyncio.timeout(None) as limit:
+            async with asyncio.timeout_at(self._ends.get(owner.instance)) as limit:
                 waiting.add(limit)
                 try:
                     yield
@@ -125,20 +158,25 @@ class Forwarder:
         finally:
             if not waiting:
                 self._waiting.pop(owner.instance, None)
+                self._ends.pop(owner.instance, None)
 
     @contextlib.contextmanager
-    def _translate(self, owner: ElsewhereError) -> Iterator[None]:
+    def _translate(self, owner: ElsewhereError, *, may_repeat: bool = True) -> Iterator[None]:
+        """Raise the problem of a request without an answer. ``may_repeat``: whether repeating it changes nothing."""
         try:
             yield
         except UNSENT:
-            self.outcomes[owner.node, "no-answer"] += 1
+            self._count(owner, "no-answer")
             detail = f"node {owner.node!r}, which serves this stream, cannot be reached at {owner.url}; try again"
-            raise Problem("unavailable", detail, cause="unreachable") from None
+            raise RefusedError("unavailable", detail, cause="unreachable") from None
         except (*FAILURES, TimeoutError):
-            self.outcomes[owner.node, "no-answer"] += 1
+            self._count(owner, "no-answer")
             place = f"node {owner.node!r} at {owner.url}"
             detail = f"{place} did not answer, and may have executed the request; retry with the same Idempotency-Key"
-            raise Problem("no-answer", detail) from None
+            raise (UnansweredError if may_repeat else Problem)("no-answer", detail) from None
+
+    def _count(self, owner: ElsewhereError, outcome: str) -> None:
+        self.outcomes[owner.node, outcome] += 1
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
         if self._is_wrong_url(owner.url):
@@ -156,9 +194,7 @@ class Forwarder:
         address, transport = self._transports[owner.url]
         body = b"" if method == "GET" else scope.get(BODY, b"")
         headers = self._build_headers(owner, scope, body)
-        reply = await transport.open(Outgoing(method.encode(), address.prefix.encode() + target, headers, body))
-        self.outcomes[owner.node, "unavailable" if reply.status == 503 else "answered"] += 1
-        return reply
+        return await transport.open(Outgoing(method.encode(), address.prefix.encode() + target, headers, body))
 
     def _build_headers(self, owner: ElsewhereError, scope: Scope, body: bytes) -> Headers:
         own: Headers = [(b"host", owner.url.partition("://")[2].partition("/")[0].encode())]

@@ -19,7 +19,8 @@ from windvane.service.bodies import LARGE_BODY
 from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.engine import Engine
 from windvane.service.http.endpoints import Target, find_target, require_engine
-from windvane.service.problems import Problem
+from windvane.service.http.moved_streams import Again
+from windvane.service.problems import MovedError, Problem
 from windvane.service.store import STORE_ERRORS
 
 _KEY = re.compile(KEY)
@@ -81,10 +82,13 @@ class JsonRoutes:
             if found is not None:
                 scope["app"], scope["route"], scope["path_params"] = self._app, route, found.groupdict()
                 request = Request(scope, receive)
-                try:
-                    return await route.respond(request, self._engine, found.groupdict(), body)
-                except (ElsewhereError, *STORE_ERRORS) as error:
-                    return await self._handle(request, error)
+                while True:
+                    try:
+                        return await route.respond(request, self._engine, found.groupdict(), body)
+                    except (ElsewhereError, MovedError, *STORE_ERRORS) as error:
+                        response = await self._handle(request, error)
+                    if not isinstance(response, Again):
+                        return response
         return None
 
 

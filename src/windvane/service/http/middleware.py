@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI, Response
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from windvane.records import to_json
 from windvane.service.connections import HAS_ARRIVED
 from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import AbortedTransferError, Exchange
-from windvane.service.http.forwarding import BODY, IS_FORWARDED
+from windvane.service.http.forwarding import BODY, IS_FORWARDED, MOVED, RefusedError
 from windvane.service.http.json_routes import JsonRoutes
 from windvane.service.http.metrics import Metrics
+from windvane.service.http.moved_streams import replay
 from windvane.service.http.other_nodes import OtherNodes
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.http.personalizer_routes import KEY_HEADER, is_personalizer, move_to_stream
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 METRICS = "/metrics"
 PUBLIC = ("/healthz", "/readyz")  # answered without a token
+PROBES = (*PUBLIC, METRICS)  # asked again and again by machines
 FILES = ("/", "/docs", "/openapi.json")  # contain no data; the page requests data with the user's token
 FOLDERS = ("/page/", "/docs/")  # of such files
 ENDLESS = ("/live", "/events")  # too long to produce only for HEAD
@@ -49,14 +51,16 @@ def respond(problem: Problem, path: str) -> Response:
     headers = {} if problem.retry_after is None else {"retry-after": f"{problem.retry_after:.0f}"}
     if problem.status == 401:
         headers["www-authenticate"] = "Bearer"
+    if isinstance(problem, RefusedError) and problem.cause == "moving":
+        headers[MOVED.decode()] = "1"
     document, request = problem.document, current_request.get()
     if request is not None:
-        request.problem = problem.code
+        request.problem, request.cause = problem.code, problem.cause
         document["request_id"] = request.id
     if is_personalizer(path):
         status, document = describe_problem(problem)
         return Response(to_json(document), status, headers, "application/json")
-    return Response(to_json(document), problem.status, headers, MEDIA_TYPE)
+    return Response(to_json(document) + b"\n", problem.status, headers, MEDIA_TYPE)
 
 
 class ServiceMiddleware:
@@ -65,8 +69,8 @@ class ServiceMiddleware:
     ``hosts``: host names that are allowed while no token is needed; None: any. Otherwise a page of another site could
     reach this server under a host name of its own (DNS rebinding). With tokens, a proxy may use any name.
     Starlette's TrustedHostMiddleware is not used because it answers in plain text. ``log_requests``: write a line for
-    every request. ``tracing``: makes the spans of requests, if that is on. ``personalizer``: the stream of requests of
-    the Personalizer API whose path names none, if it is on.
+    every request, with ``skips_probes`` except for successful probes. ``tracing``: makes the spans of requests, if that
+    is on. ``personalizer``: the stream of requests of the Personalizer API whose path names none, if it is on.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class ServiceMiddleware:
         most_bytes: int,
         hosts: frozenset[str] | None,
         log_requests: bool,
+        skips_probes: bool = False,
         json_routes: JsonRoutes,
         others: OtherNodes | None = None,
         tracing: Tracing | None = None,
@@ -87,7 +92,8 @@ class ServiceMiddleware:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
         self._json_routes, self._others, self._tracing = json_routes, others, tracing
         self._personalizer = personalizer
-        self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
+        self._most_bytes, self._hosts = most_bytes, hosts
+        self._log_requests, self._skips_probes = log_requests, skips_probes
         self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
         self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
@@ -104,6 +110,7 @@ class ServiceMiddleware:
             await self._answer(scope, receive, Exchange(scope, send))
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
+        exchange.is_last = self.engine.is_draining
         try:
             if not self._access.is_fresh and scope["path"] not in PUBLIC:
                 # Metrics say why the store cannot be read, so they must not depend on it.
@@ -121,7 +128,7 @@ class ServiceMiddleware:
                 body = scope[BODY] = await self._read_body(scope, exchange.headers, receive)
                 response = await self._json_routes.respond(scope, receive, body)
                 if response is None:
-                    await self.app(scope, _replay(body, receive), exchange.send)
+                    await self.app(scope, replay(body, receive), exchange.send)
                 else:
                     await exchange.answer(response, scope, receive)
         except Problem as problem:
@@ -142,7 +149,8 @@ class ServiceMiddleware:
                 await respond(Problem("internal", SEE_LOG), scope["path"])(scope, receive, exchange.send)
         finally:
             self._load.end(scope)
-            exchange.finish(scope, self._metrics, log=self._log_requests)
+            is_probe = exchange.status == 200 and scope["path"] in PROBES
+            exchange.finish(scope, self._metrics, log=self._log_requests and not (is_probe and self._skips_probes))
 
     def _check(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed."""
@@ -169,10 +177,11 @@ class ServiceMiddleware:
         if authorization is None and self._personalizer is not None and is_personalizer(path):
             authorization = b"Bearer " + headers.get(KEY_HEADER, b"")
         bearer = None if authorization is None else authorization.decode("latin-1")
+        needs = "full" if changes else "metrics" if path == METRICS else "read"
         try:
-            client, exchange.info.token = self._access.admit(
-                bearer, exchange.info.peer, changes=changes, is_forwarded=is_forwarded
-            )
+            token = self._access.authenticate(bearer, exchange.info.peer, is_forwarded=is_forwarded)
+            exchange.info.token = None if token is None else token.name
+            client = self._access.admit(token, exchange.info.peer, needs=needs, is_forwarded=is_forwarded)
         except Problem as problem:
             self._refusals.info(f"a request was refused: {problem.code}")
             raise
@@ -220,17 +229,3 @@ class ServiceMiddleware:
 def _remove_port(host: str) -> str:
     name, _, port = host.rpartition(":")
     return name if name and (port.isdigit() or not port) else host
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that first returns the whole body, and then passes on later messages."""
-    is_read = False
-
-    async def replay() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay

@@ -27,7 +27,8 @@ class OtherNodes:
 
     def __init__(self, placement: Placement, access: Access, closing: asyncio.Event) -> None:
         self.checks = NodeChecks(placement, access, closing)
-        self.forwarder = Forwarder(placement.read_secret, self.checks.is_wrong_url)
+        self.placement = placement
+        self.forwarder = Forwarder(placement.read_secret, self.checks.is_wrong_url, placement.has_left)
         placement.find_problem = self.checks.find_problem
         placement.on_map += [self.forwarder.note_map, self.checks.note_map]
 

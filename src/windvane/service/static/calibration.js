@@ -14,9 +14,9 @@ const COLUMNS = ["Outcomes", "Predicted", "Realised", "Gap"].map(numeric);
  *
  * @param {StreamInfo} info
  */
-export function showCalibration({ calibration }) {
+export function showCalibration({ calibration, counts }) {
   const { overall, recent, by_arm: arms, others } = calibration;
-  const { kind, sentence } = describeCalibration(calibration);
+  const { kind, sentence } = describeCalibration(calibration, counts.settled);
   $("#predictions").dataset.calibration = kind;
   const table = /** @type {HTMLTableElement} */ ($("#calibration"));
   table.hidden = overall.settled === 0;

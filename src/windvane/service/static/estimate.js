@@ -3,7 +3,7 @@
 /** @import { Series, StreamInfo } from "./types.js" */
 
 import { $, element, fillTable, setDetails, setText, syncChildren } from "./dom.js";
-import { describeBound } from "./findings.js";
+import { countLearned, describeBound, FEWEST } from "./findings.js";
 import { formatCount, formatNumber, formatPercent, formatSetting, shorten } from "./format.js";
 import { clockOf, drawChart, formatTick, joinTexts, numeric, setBucketTable, showPanel } from "./panel.js";
 import { modelSeries } from "./series.js";
@@ -23,6 +23,7 @@ export function showNorm(info, series) {
   const isKnown = shares.some((share) => share !== null);
   const hasShares = isKnown && info.projected_share > 0;
   const reading = describeNorm(info, Number(norms[norms.length - 1]), isKnown);
+  const isDrawn = countLearned(info.counts) >= FEWEST;
   const section = showPanel("norm", {
     reading,
     caption: joinTexts(
@@ -32,19 +33,22 @@ export function showNorm(info, series) {
         `Below: the share of decisions with an estimate ${projects ? "projected onto" : "outside"} that ball.`,
       models.includes(null) && "Recorded since the server started.",
     ),
+    blank: isDrawn ? null : `The chart starts with ${FEWEST} outcomes.`,
   });
   const describe = (/** @type {number} */ value) => `norm ${formatNumber(value)}`;
   const largest = Math.max(...norms.map(Number), bound ?? 0);
-  drawChart($(".norm", section), `Norm of the estimate over ${kind}. ${reading}`, {
-    kind,
-    range,
-    x,
-    y: { range: [0, largest > 0 ? 1.15 * largest : 1], format: formatTick },
-    lines: [{ label: "norm", values: norms, color: "series-0", width: 2.5, describe }],
-    band: bound === null ? undefined : { low: 0, high: bound, label: `S = ${formatSetting(bound)}` },
-  });
-  $(".projected", section).hidden = !hasShares;
-  if (hasShares) drawShares($(".projected", section), info, series, shares);
+  if (isDrawn) {
+    drawChart($(".norm", section), `Norm of the estimate over ${kind}. ${reading}`, {
+      kind,
+      range,
+      x,
+      y: { range: [0, largest > 0 ? 1.15 * largest : 1], format: formatTick },
+      lines: [{ label: "norm", values: norms, color: "series-0", width: 2.5, describe }],
+      band: bound === null ? undefined : { low: 0, high: bound, label: `S = ${formatSetting(bound)}` },
+    });
+  }
+  $(".projected", section).hidden = !hasShares || !isDrawn;
+  if (hasShares && isDrawn) drawShares($(".projected", section), info, series, shares);
   setBucketTable($("details", section), "Estimate, the latest first", series, [
     ["From", (i) => clockOf(buckets[i].since)],
     ["Norm", (i) => formatNumber(norms[i])],
@@ -91,9 +95,22 @@ function describeNorm(info, norm, isKnown) {
   );
 }
 
+/**
+ * The name of a coordinate for readers: a constant 1 is called "1", or "ARM: 1".
+ *
+ * @param {string} name
+ * @param {StreamInfo["settings"]} settings
+ */
+export function nameCoordinate(name, { features = null, intercept }) {
+  const hasConstants = features !== null || intercept === true;
+  return hasConstants && /^(.*: )?1$/s.test(name) ? `${name.slice(0, -1)}constant` : name;
+}
+
 /** @param {StreamInfo} info */
-export function showTheta({ theta }) {
-  const all = Object.entries(theta);
+export function showTheta({ theta, settings }) {
+  const all = Object.entries(theta).map(
+    ([key, value]) => /** @type {const} */ ([nameCoordinate(key, settings), value]),
+  );
   const largest = [...all].sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
   const shown = all.length <= COORDINATES ? all : largest.slice(0, COORDINATES);
   const [name, value] = largest[0];

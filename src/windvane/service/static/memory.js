@@ -4,7 +4,15 @@
 /** @import { ModelSeries } from "./series.js" */
 
 import { $, fillTable, setDetails } from "./dom.js";
-import { describeDrift, describeEvidence, describeHalfLife, describeMemory, formatMemory } from "./findings.js";
+import {
+  describeDrift,
+  describeEvidence,
+  describeHalfLife,
+  describeMemory,
+  describeStart,
+  FEWEST,
+  formatMemory,
+} from "./findings.js";
 import { formatCount, formatDuration, formatNumber } from "./format.js";
 import { clockOf, drawChart, formatTick, joinTexts, rangeOf, setBucketTable, showPanel } from "./panel.js";
 import { modelSeries } from "./series.js";
@@ -36,6 +44,7 @@ export function showMemory(info, series) {
   const rates = model.models.map((at) => at?.rate ?? null);
   const hasRates = drift !== null && rates.some((rate) => rate !== null);
   const verdict = describeDrift(info);
+  const start = describeStart(info);
   const section = showPanel("memory", {
     reading: joinTexts(" ", verdict.sentence, describeHalfLife(info).sentence),
     caption: joinTexts(
@@ -45,11 +54,12 @@ export function showMemory(info, series) {
       hasRates && "Below: the estimated drift of θ per decision.",
       model.models.includes(null) && "Recorded since the server started.",
     ),
+    blank: start === null ? null : `The chart starts with ${FEWEST} outcomes.`,
   });
   section.dataset.verdict = verdict.kind;
-  drawMemory($(".memory", section), info, series, model);
-  $(".rate", section).hidden = !hasRates;
-  if (hasRates) drawRates($(".rate", section), series, model.x, rates);
+  if (start === null) drawMemory($(".memory", section), info, series, model);
+  $(".rate", section).hidden = !hasRates || start !== null;
+  if (hasRates && start === null) drawRates($(".rate", section), series, model.x, rates);
   showDriftTable(info);
   setBucketTable($("details:not(#drift)", section), "Memory, the latest first", series, [
     ["At", (i) => clockOf(series.buckets[i].since)],

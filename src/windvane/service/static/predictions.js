@@ -29,8 +29,10 @@ export function showPredictions(info, charts, series, colors) {
   const section = showPanel("predictions", {
     reading: showCalibration(info),
     caption:
-      "Dashed: predicted; solid: realised. Means over the decisions for the arm among the last " +
-      `${formatCount(width * charts.width)} decisions.`,
+      "Dashed: predicted; solid: realised. Means over the decisions for the arm among " +
+      (width * charts.width < info.counts.decisions
+        ? `the last ${formatCount(width * charts.width)} decisions.`
+        : "all decisions so far."),
   });
   const y = { range: rangeOf(values), format: formatTick };
   syncChildren($(".small-charts", section), arms, {

@@ -3,6 +3,7 @@
 /** @import { Charts, Line, Series, StreamInfo } from "./types.js" */
 
 import { $ } from "./dom.js";
+import { FEWEST } from "./findings.js";
 import { countOf, formatCount, formatNumber, formatSetting } from "./format.js";
 import { clockOf, drawChart, formatTick, joinTexts, rangeOf, setBucketTable, showPanel } from "./panel.js";
 
@@ -21,8 +22,8 @@ export function showReward(info, charts, series) {
     reading,
     caption: joinTexts(
       " ",
-      `Each dot is the mean reward of ${countOf(charts.width, "decision")}; the line is the mean of the last ${width}`,
-      "dots; dashed: all time.",
+      `Each dot is the mean reward of up to ${countOf(charts.width, "decision")}; the line is the mean of the last`,
+      `${width} dots; dashed: all time.`,
       reward !== null && `A decision that expires has the default reward ${formatSetting(reward)}.`,
     ),
     blank: known.length > 0 ? null : "The chart starts with the first reward.",
@@ -52,6 +53,9 @@ export function showReward(info, charts, series) {
  */
 function describeRate({ mean_reward: mean, counts }, { recentMean, recentSettled }) {
   if (mean === null) return "No reward has been learned yet.";
+  if (counts.settled < FEWEST) {
+    return `Mean reward ${formatNumber(mean)} of ${countOf(counts.settled, "outcome")}: too few outcomes yet.`;
+  }
   if (recentMean === null) return `The latest decisions wait for their rewards; all time ${formatNumber(mean)}.`;
   const recent = `Recent ${formatNumber(recentMean)} (${countOf(recentSettled, "reward")})`;
   return `${recent}, all time ${formatNumber(mean)} (${formatCount(counts.settled)}).`;

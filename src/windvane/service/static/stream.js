@@ -6,7 +6,7 @@ import { showArms } from "./arms.js";
 import { $, element, setDetails, setText, setTimeText, fillTable, syncChildren } from "./dom.js";
 import { decideExample, rewardExample, showCommand } from "./examples.js";
 import { showNorm, showTheta } from "./estimate.js";
-import { describeDrift, describeHalfLife, describeTimeout, formatMemory } from "./findings.js";
+import { describeDrift, describeHalfLife, describeStart, describeTimeout, FEWEST, formatMemory } from "./findings.js";
 import { countOf, formatCount, formatNumber, formatPercent, formatSetting } from "./format.js";
 import { showManagement } from "./management.js";
 import { showMemory } from "./memory.js";
@@ -65,22 +65,50 @@ function showHead({ name, title, policy, link, dim, created, archived, alerts })
  * @returns {Figure[]}
  */
 function makeFigures(info, { buckets }, { recentMean }) {
-  const { counts, memory } = info;
+  const { counts } = info;
   const { decisions, held } = counts;
   const { epsilon = 0 } = info.settings;
   const projected = buckets.some((bucket) => bucket.projected !== null) ? info.projected_share : null;
-  const used = memory === null ? "does not forget" : "effectively used";
-  const recent = recentMean !== null && `recent ${formatNumber(recentMean)}`;
   return [
     ["Decisions", formatCount(decisions), decisions === 0 ? "none yet" : ""],
     ...countFigures(info),
-    ["Mean reward", formatNumber(info.mean_reward), recent || (held > 0 ? "known after the reward timeout" : "")],
-    ["Memory", formatMemory(memory, info.memory_unit), describeHalfLife(info).short ?? used],
-    ["Drift", describeDrift(info).short, epsilon > 0 ? `epsilon ${formatSetting(epsilon)}` : ""],
-    projected === null
-      ? ["Projected", "–", decisions > 0 ? "not reported by this policy" : ""]
-      : ["Projected", formatPercent(projected), "of decisions"],
+    [
+      "Mean reward",
+      formatNumber(info.mean_reward),
+      describeMean(counts, recentMean) || (held > 0 ? "known after the reward timeout" : ""),
+    ],
+    memoryFigure(info),
+    [
+      "Drift",
+      describeStart(info) === null ? describeDrift(info).short : "–",
+      epsilon > 0 ? `epsilon ${formatSetting(epsilon)}` : "",
+    ],
+    .../** @type {Figure[]} */ (
+      projected === null ? [] : [["Projected", formatPercent(projected), "of decisions"]] // not all policies report it
+    ),
   ];
+}
+
+/**
+ * @param {StreamInfo["counts"]} counts
+ * @param {number | null} recentMean
+ */
+function describeMean({ settled }, recentMean) {
+  if (settled > 0 && settled < FEWEST) return `of ${countOf(settled, "outcome")}`;
+  return recentMean === null ? "" : `recent ${formatNumber(recentMean)}`;
+}
+
+/**
+ * @param {StreamInfo} info
+ * @returns {Figure}
+ */
+function memoryFigure(info) {
+  const { memory, memory_unit: unit, drift } = info;
+  const start = describeStart(info);
+  if (start !== null) return ["Memory", "–", start];
+  const unlimited = drift === null ? "does not forget" : "forgets nothing now";
+  const used = memory === null ? unlimited : "effectively used";
+  return ["Memory", formatMemory(memory, unit), describeHalfLife(info).short ?? used];
 }
 
 /**

@@ -25,6 +25,7 @@ from windvane.service.store.protocol import ServedStore as ServedStore
 from windvane.service.store.protocol import Store as Store
 from windvane.service.store.protocol import TokenStore as TokenStore
 from windvane.service.store.protocol import VerifiableStore as VerifiableStore
+from windvane.service.store.records import METRICS_ONLY as METRICS_ONLY
 from windvane.service.store.records import READ_ERRORS as READ_ERRORS
 from windvane.service.store.records import STORE_ERRORS as STORE_ERRORS
 from windvane.service.store.records import Baseline as Baseline

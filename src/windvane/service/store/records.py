@@ -20,6 +20,9 @@ T = TypeVar("T")
 Value = str | float | bytes | None
 """What a column may hold."""
 
+METRICS_ONLY = "metrics:"
+"""What the hash of a token begins with that may only read the metrics."""
+
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -202,12 +205,23 @@ class StreamImport(NamedTuple):
 
 
 class Token(NamedTuple):
-    """An access token: its name, the hash of its secret, and whether it may change anything."""
+    """An access token: its name, the hash of its secret, and whether it may change anything.
+
+    The hash of a token that may only read the metrics begins with :data:`METRICS_ONLY`. A version of windvane that does
+    not know such tokens finds no secret with that hash, and refuses them.
+    """
 
     name: str
     hash: str
     full: bool
     created: float
+
+    @property
+    def rights(self) -> str:
+        """What the token may do: "full", "read" or "metrics"."""
+        if self.hash.startswith(METRICS_ONLY):
+            return "metrics"
+        return "full" if self.full else "read"
 
 
 # --- checksums -------------------------------------------------------------------------------------------------------

@@ -45,6 +45,14 @@ def create_private_file(path: Path) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
+def give_to_folder_owner(path: Path) -> None:
+    """Give a file that root has created to the owner of its folder: the service there could not open it otherwise."""
+    if os.geteuid() == 0 and not path.is_symlink() and path.exists():
+        folder = path.parent.stat()
+        if folder.st_uid != 0 and path.lstat().st_uid == 0:
+            os.chown(path, folder.st_uid, folder.st_gid, follow_symlinks=False)
+
+
 def flush_folder(folder: Path) -> None:
     """Flush the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -16,6 +16,7 @@ from windvane.service.store.records import Erasure
 from windvane.service.store.sqlite.database import connect, insert_row, read_meta, write_row
 from windvane.service.store.sqlite.repair import REMOVING
 
+WITHOUT_EVENTS = (".mark", ".lock", "-shm")  # suffixes of files that have no data of events
 SLICE = 1000  # events of a removed stream that are deleted in one transaction: other writers wait for it
 
 
@@ -52,10 +53,19 @@ def continue_removal(connection: sqlite3.Connection) -> bool:
     return True
 
 
+def has_erased(connection: sqlite3.Connection) -> bool:
+    """Return whether anything may have been erased in a store: events, a request, or a stream."""
+    ((streams, baselines),) = connection.execute(
+        "SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM baselines)"
+    )
+    return bool(baselines > 0 or str(streams) != read_meta(connection).get("last_stream"))
+
+
 def list_copies(path: Path) -> list[str]:
     """Return the names of old files of the store that are kept: nothing is erased in them."""
     kinds = tuple(f"{path.name}.{kind}-" for kind in ("damaged", "format", "replaced"))
-    return sorted(file.name for file in path.parent.iterdir() if file.name.startswith(kinds))
+    names = (file.name for file in path.parent.iterdir() if file.name.startswith(kinds))
+    return sorted(name for name in names if not name.endswith(WITHOUT_EVENTS))
 
 
 def empty_log(path: Path) -> bool:

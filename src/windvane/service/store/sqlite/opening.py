@@ -26,6 +26,7 @@ from windvane.service.store.sqlite.database import (
     create_private_file,
     create_tables,
     find_format,
+    give_to_folder_owner,
     match_tables,
     may_be_damage,
     read_meta,
@@ -44,6 +45,7 @@ def lock_store(path: Path) -> filelock.BaseFileLock:
             raise OSError(0, "not a plain file")
         lock.acquire()
         side_file.write_text(str(os.getpid()))
+        give_to_folder_owner(side_file)
     except filelock.Timeout:
         raise _in_use(path) from None
     except OSError as error:
@@ -63,6 +65,7 @@ def open_file(path: Path, *, lock: bool) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             create_private_file(path)
+            give_to_folder_owner(path)
         if not path.is_file():
             raise OSError(0, "it is not a plain file")
         if lock and path.stat().st_nlink > 1:

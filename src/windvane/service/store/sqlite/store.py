@@ -31,7 +31,14 @@ from windvane.service.store.records import (
     is_sealed,
 )
 from windvane.service.store.sqlite.database import read_meta, write_row
-from windvane.service.store.sqlite.erasure import begin_removal, continue_removal, empty_log, erase, list_copies
+from windvane.service.store.sqlite.erasure import (
+    begin_removal,
+    continue_removal,
+    empty_log,
+    erase,
+    has_erased,
+    list_copies,
+)
 from windvane.service.store.sqlite.marks import read_marks
 from windvane.service.store.sqlite.store_file import StoreFile
 from windvane.service.store.sqlite.stream_rows import (
@@ -127,12 +134,13 @@ class SqliteStore(StoreFile):
         return is_empty
 
     def _report_copies(self) -> None:
-        """Warn of old files of the store, in which nothing is erased."""
-        with contextlib.suppress(OSError):
+        """Warn of old files of the store, in which nothing is erased, if anything is."""
+        with contextlib.suppress(OSError, *STORE_ERRORS):
             copies = list_copies(self.path)
-            if copies and copies != self._reported_copies:
-                log.warning("%s: what is erased is still in %s; remove these files", self.path, ", ".join(copies))
-            self._reported_copies = copies
+            if copies and copies != self._reported_copies and has_erased(self.connection):
+                text = "%s: what is erased is still in %s; remove them when you no longer need to go back"
+                log.warning(text, self.path, ", ".join(copies))
+                self._reported_copies = copies
 
     def _try_to_purge(self, purge: Callable[[], bool]) -> None:
         """Purge after a commit, which an error must not make appear to have failed."""
