@@ -55,7 +55,9 @@ def test_commands_with_the_option_out_mention_it() -> None:
 
 def test_compare(bench: Path) -> None:
     text = windvane_command("compare results", bench).stdout
-    assert re.search(r"turning: final regret minus that of OFUL, 95% confidence", text)
+    assert "turning: final regret minus that of OFUL\n" in text
+    for note in ("95% confidence interval (paired Student t)", "corrected for the 2 differences here", "is below 0.05"):
+        assert note in text
     line = "compare results --baseline BVD-GLM-UCB --confidence 0.9 --out shown --json"
     found = json.loads(windvane_command(line, bench).stdout)
     entries = {(e.environment, e.policy): e for e in Results.open(bench / "results").entries}
@@ -63,6 +65,8 @@ def test_compare(bench: Path) -> None:
         gaps = entries[row["environment"], "OFUL"].final - entries[row["environment"], "BVD-GLM-UCB"].final
         assert row["mean"] == pytest.approx(gaps.mean())
         assert row["low"] < gaps.mean() < row["high"]
+        assert row["p"] <= row["p_adjusted"] <= 1
+        assert (row["verdict"] == "no significant difference") == (row["p_adjusted"] >= 0.1)
     assert {f"shown/differences-{w}.png" for w in ("turning", "still")} <= set(found["files"])
     fails("compare results --baseline UCB1", bench, "`baseline`", "OFUL, BVD-GLM-UCB", "'UCB1'")
     fails("compare results --confidence 1.5", bench, "--confidence")
@@ -111,6 +115,26 @@ def test_an_export_of_paths_has_a_column_per_coordinate(bench: Path, tmp_path: P
     assert document == {"folder": str(bench / "results"), "table": "paths", "complete": True, "file": str(file)}
     found, expected = pd.read_csv(file), Results.open(bench / "results").frame("paths")
     assert found["theta_star_2"].tolist() == pytest.approx([vector[1] for vector in expected["theta_star"]])
+
+
+def test_the_summary_is_exported_as_a_latex_table(bench: Path, tmp_path: Path) -> None:
+    """A row per policy, a column per environment, the smallest mean bold."""
+    windvane_command(f"export {bench / 'results'} table.tex --table summary", tmp_path)
+    lines = (tmp_path / "table.tex").read_text().splitlines()
+    assert lines[0] == "% Mean final regret and its standard error over 4 runs of 60 rounds."
+    assert r"\begin{tabular}{lrr}" in lines
+    assert r"policy & turning & still \\" in lines
+    rows = [line.removesuffix(r" \\").split(" & ") for line in lines if line.startswith(("OFUL", "BVD"))]
+    assert [row[0] for row in rows] == ["OFUL", "BVD-GLM-UCB"]
+    summary = Results.open(bench / "results").summary()
+    for column, environment in enumerate(("turning", "still"), start=1):
+        here = summary[summary["environment"] == environment].set_index("label")
+        for label, *cells in rows:
+            mean, error = re.findall(r"[\d.]+", cells[column - 1])
+            assert float(mean) == pytest.approx(here["mean"][label], abs=0.1 * here["se"][label])
+            assert float(error) == pytest.approx(here["se"][label], rel=0.1)
+            assert ("mathbf" in cells[column - 1]) == (here["mean"][label] == here["mean"].min())
+    fails(f"export {bench / 'results'} runs.tex", tmp_path, "`table`", "summary", "'runs'")
 
 
 def test_export_refuses(bench: Path, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_options_are_in_panels(words: str, panels: list[str]) -> None:
 def test_an_option_means_the_same_in_every_command() -> None:
     """The same help text and, where there are panels, the same panel. The exceptions are of different concepts."""
     known = {"--policy": "", "--replace": "a file, or a store with all its files", "--S": "assumed, or known"}
+    known |= {"--features": "of arms in a log, or the declaration of a stream"}
+    known |= {"--config": "all options of serve, or the store among them", "--store": "of files only, for backup"}
     texts: dict[str, set[tuple[str, str | None]]] = {}
     for command in list_commands().values():
         for option in command.params:

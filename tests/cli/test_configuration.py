@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.server import run_command
+from windvane.cli.serving import warn_of_variables
 
 FILE = """
 store = "file.db"
@@ -21,6 +22,7 @@ drain = 3
 log-format = "json"
 log-level = "error"
 access-log = true
+skip-probes = true
 tracing = "otlp"
 personalizer = "homepage"
 node = "a"
@@ -29,8 +31,8 @@ ha = true
 """
 SETTINGS: dict[str, Any] = {
     "store": "file.db", "host": "127.0.0.9", "rate": 5.5, "most_bytes": 2048, "most_streams": 77, "drain": 3.0,
-    "log_requests": True, "node": "a", "node_url": "http://10.0.0.5:1111", "ha": True, "tracing": "otlp",
-    "personalizer": "homepage",
+    "log_requests": True, "skip_probes": True, "node": "a", "node_url": "http://10.0.0.5:1111", "ha": True,
+    "tracing": "otlp", "personalizer": "homepage",
 }  # fmt: skip
 
 
@@ -69,17 +71,29 @@ def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pyte
     assert settings == {**SETTINGS, "port": 1111, "log": ("json", "error")}
 
 
+def test_unknown_variables_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of clients are not."""
+    names = ("WINDVANE_PROT", "WINDVANE_XYZZY", "WINDVANE_TOKEN", "WINDVANE_CACHE_DIR", "WINDVANE_NODE_URL", "PATH")
+    warn_of_variables(dict.fromkeys(names, "1"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the variable WINDVANE_PROT is unknown; did you mean WINDVANE_PORT?",
+        "the variable WINDVANE_XYZZY is unknown",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "mentions"),
     [
         ("prot = 1", ("prot", f"allowed are {', '.join(sorted(re.findall('^[a-z-]+', FILE, re.M)))}")),
         ("json = true", ("json", "allowed are")),
         ("[serve]\nport = 1", ("serve", "allowed are")),
-        ("port = 99999", ("port", "65535")),
+        ("port = 99999", ("port: must be less than or equal to 65535\n",)),
+        ('port = "x"', ("port: must be an integer\n",)),
+        ('rate = "x"', ("rate: must be a number\n",)),
         ("port = true", ("port", "a number")),
         ("port = [1]", ("port", "a number")),
         ('access-log = "yes"', ("access-log", "true or false")),
-        ('log-format = "xml"', ("log-format", "'text', 'json'")),
+        ('log-format = "xml"', ("log-format: 'xml' is not one of 'text', 'json'",)),
         ("port\n", ("not TOML", "line 1")),
         (f"port = {'[' * 10_000}", ("not TOML", "recursion")),
         (None, ("No such file",)),

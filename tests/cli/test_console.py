@@ -106,5 +106,5 @@ def test_json_of_records() -> None:
         folder: Path
 
     assert to_plain([Record(Table(["a"], []), Path("b"))]) == [
-        {"table": {"columns": ["a"], "rows": [], "title": "", "left": 1}, "folder": "b"}
+        {"table": {"columns": ["a"], "rows": [], "title": "", "left": 1, "numbers": None}, "folder": "b"}
     ]

@@ -36,7 +36,7 @@ LINES = [
     "spec check two.toml --check-policies --json",
     "spec schema --json",
     "simulate two.toml --diagnostics --check-policies --jobs 1 --out new --restart --json",
-    "report results --json",
+    "report results --baseline OFUL --bands se --json",
     "compare results --baseline OFUL --confidence 0.9 --out figures --json",
     "export results runs.csv --table runs --json",
     "tune two.toml --policy D-LinUCB --environment still --gammas 0.9,0.99 --scales 1 --runs 2 --horizon 20 --seed 1"
@@ -46,25 +46,39 @@ LINES = [
     " --json",
     "reproduce --arms cube --bonus-scale 0.5 --diagnostics --runs 2 --horizon 30 --seed 7 --jobs 1 --out paper"
     " --restart --json",
+    "reproduce --paper zhao2020-gradual --runs 2 --horizon 30 --jobs 1",
+    "reproduce --list --json",
     "benchmark drift --quick --tuned --worlds rotation --policies OFUL,D-LinUCB --check-policies --runs 2 --horizon 30"
     " --seed 1 --jobs 1 --out drift --restart --json",
+    "benchmark stationary --quick --tuned --worlds clicks --policies OFUL,D-LinUCB --check-policies --runs 2"
+    " --horizon 30 --seed 1 --jobs 1 --out stationary --restart --json",
     "benchmark spec two.toml --tuned --policies OFUL,UniformRandom --check-policies --runs 2 --horizon 30 --seed 1"
     " --jobs 1 --out own --restart --json",
     "benchmark streams data.csv --label color --rows 30 --drop-missing --S 2 --policies OFUL,UniformRandom"
     " --check-policies --runs 2 --seed 1 --jobs 1 --out streams --restart --json",
     "study rates --runs 2 --horizon 80 --seed 1 --jobs 1 --out rates --restart --json",
     "policies --json",
-    f"serve {SERVE} --log-level info --access-log --tracing console --personalizer shop --config service.toml --json",
+    "policies --cite OFUL,AdaptiveGLMUCB --json",
+    f"serve {SERVE} --log-level info --access-log --skip-probes --tracing console --personalizer shop"
+    " --config service.toml --json",
     "serve --store DATABASE --port 0 --node a --node-url http://127.0.0.1:8000 --json",
     "demo --seconds 1 --port 0 --no-open --json",
     "demo --seconds 1 --no-open --keep --json",
     "demo --seconds 1 --no-open --export demo.ndjson",
     "token add shop --read-only --store a.db --json",
+    "token add prometheus --metrics --config store.toml --json",
     "token list --store a.db --json",
+    "token list --config store.toml --json",
     "token remove page --store a.db --json",
+    "token remove shop-2026 --config store.toml --json",
     "token open --store a.db --json",
+    "token open --config store.toml --json",
     "streams list --store a.db --json",
-    "streams compact --store a.db --json",
+    "streams list --config store.toml --json",
+    "streams compact --config store.toml --json",
+    "streams configure shop --title Shop --retention 90d --reward-timeout 1h --default-reward 0 --learn at_timeout"
+    " --max-pending 100 --epsilon 0 --store a.db --json",
+    "streams configure page --features features.json --store a.db --json",
     "streams archive shop --store a.db --json",
     "streams unarchive shop --store a.db --json",
     "streams copy a.db copied.db shop --tokens --json",
@@ -74,20 +88,25 @@ LINES = [
     "streams delete shop --store a.db --yes --json",
     "store create DATABASE --grant owner --json",
     "verify --store a.db --json",
+    "verify --config store.toml --json",
     "backup --store a.db --to b.db --json",
+    "backup --config store.toml --to c.db --json",
     "restore backup.db --store a.db --replace --record-loss --force --json",
+    "restore backup.db --config store.toml --replace --json",
     f"check log.csv {LOG} --report check.html --json",
     f"drift log.csv {LOG} --alpha 0.1 --detector adwin --seed 1 --report drift.html --json",
     f"replay log.csv {LOG} --policy UniformRandom --policy OFUL --baseline OFUL --epsilon 0.1 --share 0.01 --alpha 0.1"
     " --estimands recommendations,thinning,model --seed 1 --jobs 1 --report replay.html --json",
-    "doctor --json",
+    "doctor --verbose --json",
     "compile UniformRandom --json",
 ]
 # The examples above start no cluster more than once: it takes seconds. It is the same option everywhere.
 ELSEWHERE = {
     *(f"{command} --cluster" for command in ("simulate", "reproduce", "study")),
-    *(f"benchmark {command} --cluster" for command in ("drift", "spec", "streams")),
-    *(f"streams {command} --url" for command in ("list", "compact", "archive", "unarchive", "delete")),  # a service
+    *(f"benchmark {command} --cluster" for command in ("drift", "stationary", "spec", "streams")),
+    *(f"streams {verb} --url" for verb in ("list", "configure", "compact", "archive", "unarchive", "delete")),
+    *(f"streams {verb} --config" for verb in ("configure", "archive", "unarchive", "delete")),  # one group of options
+    "streams compact --store",
     "demo --open",  # opens a browser
     "serve --ha",  # needs a standby: in test_serving_standby.py
     *("--debug", "--install-completion", "--show-completion"),  # in test_main.py and test_options.py
@@ -105,13 +124,17 @@ def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{x:.3f},{'red' if x > 0 else 'blue'}" for x in generator.normal(size=40)]
     (folder / "data.csv").write_text("\n".join(["x,color", ",red", *rows]))
     (folder / "service.toml").write_text("port = 1\n")
+    (folder / "features.json").write_text('{"arms": ["red", "blue"]}')
+    (folder / "store.toml").write_text('port = 1\nstore = "a.db"\n')
     write_log(folder)
     service = Local(folder / "a.db")
     service.create("shop")
+    service.create("page", features={"arms": ["red"]})
     service.decide()
     service.stop()
     run_command("backup", "--store", folder / "a.db", "--to", folder / "backup.db")
-    run_command("token", "add", "page", "--store", folder / "a.db")
+    for name in ("page", "shop-2026"):
+        run_command("token", "add", name, "--store", folder / "a.db")
     return folder
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from support.commands import fails, files, windvane_command, windvane_process
 from windvane.lab.results.results import Results
+from windvane.lab.studies.reproductions import NAMES, read_reproduction
 
 
 def test_reproduce(tmp_path: Path) -> None:
@@ -54,7 +55,94 @@ def test_reproduce_at_the_published_horizon(tmp_path: Path) -> None:
     assert re.search(r"OFUL .* 220\.5\n", text)
 
 
+def test_reproduce_another_paper(tmp_path: Path) -> None:
+    line = "reproduce --paper russac2019 --runs 2 --horizon 60 --jobs 1"
+    text = windvane_command(line, tmp_path).stdout
+    for heading in ("Where this differs from", "Why it differs", "Known errors of", "Readings assumed"):
+        assert f"\n{heading}" in text
+    assert "Nothing to compare: only 6000 rounds were published." in text
+    assert "Why" not in windvane_command("reproduce --runs 1 --horizon 9 --jobs 1 --out a", tmp_path).stdout
+    found = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
+    assert found["folder"] == "reproduction-russac2019-2x60"
+    assert found["paper"] == "russac2019"
+    assert found["published"] == []
+    assert {"known_errors", "reasons", "readings", "left_out"} <= found.keys()
+    assert [row["label"] for row in found["policies"]][:2] == ["D-LinUCB, public code", "D-LinUCB"]
+    windvane_command("report reproduction-russac2019-2x60", tmp_path)
+    page = (tmp_path / "reproduction-russac2019-2x60/report.html").read_text()
+    assert "D-LinUCB and its rivals while theta* turns slowly" in page
+
+
+def test_reproduce_compares_with_the_published_values(tmp_path: Path) -> None:
+    text = windvane_command("reproduce --paper russac2019-abrupt --runs 2", tmp_path).stdout
+    assert re.search(r"LinUCB-OR .* 160\.0\n", text)
+    assert re.search(r"D-LinUCB, public code [\w ]+: [\d./ ]+ against the published 407.0 / 879.0 / 981.0", text)
+    assert (tmp_path / "reproduction-russac2019-abrupt-2x6000/figures/regret.png").exists()
+
+
+def test_reproduce_lists_the_papers(tmp_path: Path) -> None:
+    text = windvane_command("reproduce --list", tmp_path).stdout
+    found = json.loads(windvane_command("reproduce --list --json", tmp_path).stdout)
+    assert [one["name"] for one in found] == list(NAMES)
+    for one in found:
+        reproduction = read_reproduction(one["name"])
+        assert one["label"] == reproduction.label
+        assert one["arms"].keys() == reproduction.arms.keys()
+        assert one["name"] in text
+        assert one["label"] in text
+    assert files(tmp_path) == set()
+
+
+TOLD = """
+runs = 3
+horizon = 40
+
+[[environments]]
+name = "walking"
+drift = { kind = "random-walk", step = 0.05 }
+arms = { kind = "ball" }
+
+[[policies]]
+policy = "AdaptiveGLMUCB"
+
+[[policies]]
+policy = "AdaptiveGLMUCB"
+label = "learns the scale"
+settings = { S = "none" }
+
+[[policies]]
+policy = "BVD-GLM-UCB"
+"""
+
+
+def test_the_table_says_what_policies_are_told(tmp_path: Path) -> None:
+    """S too, where a policy could learn it; and which numbers are means over runs."""
+    (tmp_path / "told.toml").write_text(TOLD)
+    assert "AdaptiveGLMUCB is told S, although" in windvane_command("spec check told.toml", tmp_path).stdout
+    text = windvane_command("simulate told.toml --jobs 1", tmp_path).stdout
+    results = Results.open(tmp_path / "told-results")
+    drift = results.entries[0].drift
+    assert f"B_T = {drift.mean():.4g} on average ({drift.min():.4g} to {drift.max():.4g})" in text
+    rows = {row[0]: row[1:] for line in text.splitlines() if len(row := re.split(r"  +", line.strip())) > 6}
+    told, gamma = rows["policy"].index("told"), rows["policy"].index("γ")
+    assert [rows[name][told] for name in ("AdaptiveGLMUCB", "learns the scale", "BVD-GLM-UCB")] == ["S", "–", "B_T"]
+    assert [rows[name][gamma] for name in ("AdaptiveGLMUCB", "learns the scale")] == ["–", "–"]
+    assert float(rows["BVD-GLM-UCB"][gamma]) < 1
+    for column in ("regret", "told", "γ", "µs/round", "θ̂ outside", "stages"):
+        assert re.search(rf"^{column}: ", text, re.M)
+    assert results.summary()["told"].tolist() == ["S", "", "B_T"]
+    manifest = json.loads((tmp_path / "told-results" / "manifest.json").read_text())
+    assert [policy["told_S"] for policy in manifest["policies"]] == [["walking"], [], []]
+    for policy in manifest["policies"]:  # a folder of before
+        del policy["told_S"]
+    (tmp_path / "told-results" / "manifest.json").write_text(json.dumps(manifest))
+    assert Results.open(tmp_path / "told-results").manifest == manifest
+
+
 def test_reproduce_refuses(tmp_path: Path) -> None:
+    fails("reproduce --paper nobody2000", tmp_path, "`paper`", "faury2021, russac2019", "'nobody2000'")
+    fails("reproduce --paper russac2019 --arms ball", tmp_path, "`arms`", "cube", "'ball'")
+    fails("reproduce --paper cheung2019 --horizon 9", tmp_path, "`horizon`", "omitted for cheung2019")
     fails("reproduce --arms torus", tmp_path, "`arms`", "ball, sphere, cube", "'torus'")
     fails("reproduce --runs 0", tmp_path, "--runs")
     fails("reproduce --horizon two", tmp_path, "--horizon")

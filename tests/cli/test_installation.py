@@ -62,10 +62,30 @@ def test_a_terminal_sees_how_far_compiling_is(tmp_path: Path) -> None:
 
 
 def test_doctor(tmp_path: Path) -> None:
-    text = windvane_process("doctor", tmp_path).stdout
-    assert "all is well" in text
+    """In plain words, and no line is wider than a terminal, except for the path of the cache."""
+    text = windvane_process("doctor", tmp_path, COLUMNS="80").stdout
+    assert text.endswith("\nall is well\n")
     assert f"windvane       {windvane.__version__}" in text
-    assert re.search(r"^service +.*fastapi \d", text, re.M)
+    assert re.search(r"^extras installed: \(core\), .*\bservice\b", text, re.M | re.S)
+    assert re.search(r"^ok {6}the estimate fits them$", text, re.M)
+    assert "theta" not in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith("compile cache")) < 80
+
+
+def test_doctor_tells_all_if_asked() -> None:
+    text = run_command("doctor", "--verbose").stdout
+    assert re.search(r"^fastapi \d", text, re.M)
+    assert re.search(r"^ok {6}the estimate fits them \(theta_hat solves g\(theta\) = b: off by .*\)$", text, re.M)
+
+
+def test_what_is_missing_fits_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also piped, where tables are not wrapped."""
+    packages = dict.fromkeys([f"opentelemetry-{name}" for name in ("api", "sdk", "exporter-otlp-proto-http")])
+    extras = [health.Extra(name, packages) for name in ("", "opentelemetry", "lab")]
+    monkeypatch.setattr(health, "examine", lambda _: health.Health({"cores": 2}, extras, []))
+    text = run_command("doctor").stdout
+    assert "'windvane[opentelemetry]'" in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) < 80
 
 
 def test_doctor_lists_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +95,8 @@ def test_doctor_lists_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "examine", lambda _: health.Health({"cores": 2}, extras, checks))
     done = run_command("doctor")
     assert done.returncode == 0
-    assert re.search(r"^lab +rich 14.0; missing: plotly +pip install 'windvane\[lab\]' *$", done.stdout, re.M)
+    assert "extras installed: (core)\n" in done.stdout
+    assert re.search(r"^lab +plotly +pip install 'windvane\[lab\]' *$", done.stdout, re.M)
     assert parse_json(run_command("doctor", "--json").stdout) == {
         "healthy": True,
         "facts": {"cores": 2},
@@ -92,6 +113,6 @@ def test_doctor_lists_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     checks[0] = health.Check("a check", False, "broken")
     done = run_command("doctor")
-    assert (done.returncode, "FAILED  a check: broken" in done.stdout) == (1, True)
+    assert (done.returncode, "FAILED  a check (broken)" in done.stdout) == (1, True)
     extras.clear()
     assert "extras: unknown" in run_command("doctor").stdout

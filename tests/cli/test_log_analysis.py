@@ -62,10 +62,15 @@ def test_drift(folder: Path) -> None:
     assert result["verdict"] == "drift"
     assert value["low"] < value["value"] < value["high"]
     assert text.splitlines()[0] == result["answer"]
-    assert re.match(r"Drift detected: a reward loses half of its information after .* \(.* to .*\)\.", text)
-    assert "windvane.Agent(features=" in text
-    settings = json.loads(text[text.index('{"features"') :].splitlines()[0])
-    assert settings == result["recommendation"]
+    assert re.match(
+        r"Drift detected \(valid .*\)\. A reward loses half of its information after .* \(.* to .*\)\.", text
+    )
+    code, settings = text[text.index("windvane.Agent(") : text.rindex("\nreport:")].split("\n\n", 1)
+    assert json.loads(settings) == result["recommendation"]
+    assert eval(code.replace("windvane.Agent", "dict")) == result["recommendation"]
+    assert max(map(len, code.splitlines())) < 100
+    assert "clip" not in settings
+    assert result["recommendation"]["epsilon"] == 0.05
 
 
 def test_no_drift(folder: Path) -> None:
@@ -79,7 +84,8 @@ def test_drift_with_detectors(folder: Path) -> None:
     assert [found["detector"] for found in document["detectors"]] == ["adwin", "kswin"]
     table = text[text.index("Detectors of river") :]
     for found in document["detectors"]:
-        assert re.search(rf"^{found['detector']} +{len(found['rows'])} ", table, re.M)
+        assert re.search(rf"^{found['detector']} +{len(found['rows'])} +{found['by_chance']} ", table, re.M)
+        assert f"{found['detector']}: the " in table  # how to read it
     assert "Detectors of river" in (folder / "clicks-drift.html").read_text()
     assert run(f"drift still.csv {COLUMNS}", folder)[0]["detectors"] == []
 

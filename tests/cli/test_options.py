@@ -45,6 +45,8 @@ def complete(line: str, folder: Path) -> list[str]:
         ("windvane tune --policy BV", ["BVD-GLM-UCB"]),
         ("windvane benchmark drift --policies OFUL,Adap", ["OFUL,AdaptiveGLMUCB"]),
         ("windvane compile OFUL OneP", ["OnePassGLM"]),
+        ("windvane reproduce --paper wang", ["wang2023-lb", "wang2023-glb"]),
+        ("windvane policies --cite OFUL,Adap", ["OFUL,AdaptiveGLMUCB"]),
     ],
 )
 def test_bash_completes(tmp_path: Path, line: str, expected: list[str]) -> None:

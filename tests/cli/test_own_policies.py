@@ -90,6 +90,51 @@ def test_a_policy_that_keeps_the_rules_passes(folder: Path) -> None:
     assert "valid; 2 policies" in windvane_command("spec check own.toml --check-policies", folder).stdout
 
 
+def test_a_randomised_policy_of_your_own_passes(folder: Path) -> None:
+    """With probabilities that are estimates."""
+    (folder / "own.py").write_text("import windvane\n\n\nclass Sampled(windvane.DLinTS):\n    lam: float = 2.0\n")
+    text = (folder / "two.toml").read_text()
+    (folder / "own.toml").write_text(text.replace('"OFUL"', '"own:Sampled"'))
+    assert "valid; 2 policies" in windvane_command("spec check own.toml --check-policies", folder).stdout
+
+
+def simulate_own(folder: Path, out: str) -> None:
+    windvane_command(f"simulate own.toml --jobs 1 --out {out}", folder)
+
+
+def test_folders_are_compared_without_the_code_of_the_policies(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With a policy of one's own: after it was changed, and where its module is not to be found."""
+    text = (folder / "two.toml").read_text()
+    (folder / "own.toml").write_text(text.replace('"OFUL"', '"own:Fine"'))
+    simulate_own(folder, "before")
+    (folder / "own.py").write_text(MODULE.replace("pass", "bonus_scale: float = 0.1"))
+    sys.modules.pop("own", None)
+    simulate_own(folder, "after")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for place, names in ((folder, "before after"), (elsewhere, f"{folder / 'before'} {folder / 'after'}")):
+        sys.modules.pop("own", None)
+        found = json.loads(windvane_command(f"compare {names} --json", place).stdout)["differences"]
+        gaps = {(d["environment"], d["label"]): d["mean"] for d in found}
+        assert gaps["turning", "after/Fine"] != 0
+        assert gaps["turning", "before/BVD-GLM-UCB"] == gaps["turning", "after/BVD-GLM-UCB"]
+
+
+def test_folders_whose_world_is_other_code_are_not_compared(folder: Path) -> None:
+    drift = "def tide(t):\n    return [0.5, 0.0]\n"
+    text = (folder / "two.toml").read_text()
+    (folder / "own.toml").write_text(
+        text.replace('{ kind = "static" }', '{ kind = "function", function = "tides:tide" }')
+    )
+    (folder / "tides.py").write_text(drift)
+    simulate_own(folder, "before")
+    (folder / "tides.py").write_text(drift.replace("0.5, 0.0", "0.0, 0.5"))
+    sys.modules.pop("tides", None)
+    simulate_own(folder, "after")
+    fails("compare before after", folder, "still", "different code in the module tides")
+
+
 def test_only_commands_that_may_name_a_class_import_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 import windvane
-from support.commands import windvane_command, windvane_server
+from support.commands import SCRIPT, windvane_command, windvane_server
 from support.postgres import Cluster
 from support.refusals import rejects
 from support.server import parse_json, run_command, until
@@ -73,7 +75,7 @@ def test_a_day_in_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     manager.close()
 
     said = windvane_command("restore ../backup.db --store a.db --record-loss", there).stdout
-    assert "a.db.mark is missing or of another store: what was lost after the backup is not known, so nothing" in said
+    assert "is of this store: what was lost is not known, so nothing will be recorded" in said
     assert run_command("verify", "--store", there / "a.db").returncode == 0
     options = "--log-format text --log-level info --access-log --drain 0"
     log.clear()
@@ -104,6 +106,51 @@ def test_a_start_that_fails_is_a_line_of_the_log(tmp_path: Path) -> None:
     fields = parse_json(result.stderr)
     assert (fields["level"], str(tmp_path / "nowhere") in fields["message"]) == ("critical", True)
     assert run_command(*line).stderr == f"windvane: error: {fields['message']}\n"
+
+
+def test_what_it_prints_says_when_to_begin(tmp_path: Path) -> None:
+    """The address at once, so that a page can be opened; "ready" when requests are answered, which is later."""
+    line = [SCRIPT, "serve", "--store", "a.db", "--port", "0", "--log-level", "error"]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            first = process.stdout.readline()
+            found = re.fullmatch(r"starting at (http://127\.0\.0\.1:\d+)  \(store: a\.db; the first .*\)\n", first)
+            assert found is not None, first
+            assert process.stdout.readline() == f"ready: {found[1]}/  (Ctrl-C stops)\n"
+            with windvane.Client(found[1], deadline=0) as client:
+                assert client.ready()
+                assert client.create("a", dim=1).counts.decisions == 0
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def test_a_reader_that_leaves_after_the_first_line(tmp_path: Path) -> None:
+    """The service goes on, and ends with code 0."""
+    line = [SCRIPT, "serve", "--store", "a.db", "--port", "0", "--log-level", "error"]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().split()[2]
+            process.stdout.close()
+            with windvane.Client(address, deadline=0) as client:
+                assert client.ready(wait=60)
+                assert client.create("a", dim=1).counts.decisions == 0
+        finally:
+            process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """The error proposes another one."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = run_command("serve", "--store", tmp_path / "a.db", "--port", port)
+    assert (result.returncode, result.stdout) == (2, "")
+    proposed = port + 1 if port < 65535 else port - 1
+    assert result.stderr.endswith(f"choose another port, such as --port {proposed}\n")
+    assert not (tmp_path / "a.db").exists()
 
 
 @pytest.mark.parametrize("host", ["a\0b", "a" * 100])

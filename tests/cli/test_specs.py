@@ -38,6 +38,7 @@ def test_check_says_what_a_spec_holds_and_what_policies_are_told(bench: Path) ->
         "file": str(bench / "two.toml"),
         "environments": ["turning", "still"],
         "told": {"OFUL": [], "BVD-GLM-UCB": ["drift"]},
+        "told_S": [],
         "cells": 8,
     }
 

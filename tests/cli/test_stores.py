@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ def test_verify(tmp_path: Path) -> None:
         with windvane.Client(json.loads(said)["address"]) as client:
             client.create("a", dim=2)
             client.reward("a", client.decide("a", [[0.1, 0.2], [0.2, 0.1]]), 1.0)
-        assert re.search(r"^a +2 +sound$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)  # beside it
-    assert re.search(r"^a +2 +sound$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)
+        assert re.search(
+            r"^a +2 +sound *$", windvane_command("verify --store a.db", tmp_path).stdout, re.M
+        )  # beside it
+    assert re.search(r"^a +2 +sound *$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path).stdout)
     assert found == {
         "sound": True,
@@ -59,12 +62,31 @@ def test_ctrl_c_is_ignored_while_files_are_renamed(tmp_path: Path, monkeypatch: 
     done = run_command("restore", backup, "--store", store, "--replace")
     assert done.returncode == 0
     assert f"the previous store is now {store}.replaced-1" in done.stdout
+    assert f"no acknowledged event is missing, according to {store}.replaced-1.mark" in done.stdout
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_loss_can_be_recorded_after_a_restore(tmp_path: Path) -> None:
+    """By the command that the restore prints."""
+    store, backup = tmp_path / "a.db", tmp_path / "b.db"
+    with run_local(store) as service:
+        service.create("shop")
+    assert run_command("backup", "--store", store, "--to", backup).returncode == 0
+    with run_local(store) as service:
+        service.decide()
+    done = windvane_command("restore b.db --store a.db --replace", tmp_path)
+    assert "stream shop: 1 event was acknowledged after the backup, and missing in it" in done.stdout
+    command = re.search(r"run this before the next start: (cp .+)", done.stdout)
+    assert command is not None
+    assert subprocess.run(command[1], shell=True, check=True).returncode == 0
+    with run_local(store) as service:
+        assert [event["kind"] for event in service.events()] == ["lost"]
 
 
 def test_errors_of_stores_are_one_line(tmp_path: Path) -> None:
     fails("verify --store none.db", tmp_path, "none.db", "does not exist")
     fails("backup --store none.db --to b.db", tmp_path, "none.db", "does not exist")
+    fails("restore none.db --store a.db", tmp_path, "none.db", "the backup does not exist")
     fails("backup --store none.db", tmp_path, "--to")
     (tmp_path / "text.db").write_text("text")
     fails("restore text.db --store a.db", tmp_path, "text.db")
@@ -74,9 +96,11 @@ def test_errors_of_stores_are_one_line(tmp_path: Path) -> None:
 def test_a_stream_is_deleted_in_one_place_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With both options it would not be clear in which one; a variable may be set for other commands."""
     line = ["streams", "delete", "a", "--yes"]
-    places = ["--url", "http://127.0.0.1:1", "--store", str(tmp_path / "a.db")]
-    for options in (places, places[2:] + places[:2]):
-        result = run_command(*line, *options)
-        assert (result.returncode, "--url and --store must not be given together" in result.stderr) == (2, True)
+    url = ["--url", "http://127.0.0.1:1"]
+    for option in ("--store", "--config"):
+        place = [option, str(tmp_path / "a.db")]
+        for options in (url + place, place + url):
+            result = run_command(*line, *options)
+            assert (result.returncode, f"--url and {option} must not be given together" in result.stderr) == (2, True)
     monkeypatch.setenv("WINDVANE_STORE", str(tmp_path / "a.db"))
     assert "must be an address" in run_command("streams", "list", "--url", "nowhere").stderr

@@ -76,9 +76,37 @@ def test_all_of_them(place: list[str | Path], store: Path) -> None:
     assert list(found) == ["short", "whole"]
     assert found["short"]["removed"]["number"] >= 3
     text = run_command("streams", "list", *place).stdout
-    assert text.splitlines()[1].split() == ["stream", "state", "retention", "events", "removed"]
+    assert text.splitlines()[1].split() == ["stream", "state", "retention", "stored", "removed"]
     assert text.splitlines()[3].split() == ["whole", "archived", "forever", "4", "0"]
     assert verify(store).is_sound
+
+
+def test_a_stream_is_configured(place: list[str | Path], tmp_path: Path) -> None:
+    """All that PATCH can change."""
+    options = ["--retention", "30d", "--reward-timeout", "1h", "--default-reward", "0", "--title", "12"]
+    options += ["--max-pending", "50", "--epsilon", "0.1", "--learn", "at_timeout"]
+    assert run("configure", "whole", *options, *place) == {
+        "name": "whole",
+        "settings": {
+            "retention": "30d", "reward_timeout": "1h", "default_reward": 0.0, "title": "12", "max_pending": 50,
+            "epsilon": 0.1, "learn": "at_timeout",
+        },
+    }  # fmt: skip
+    options = ["--retention", "forever", "--title", "none", "--default-reward", "none", "--reward-timeout", "500"]
+    assert run("configure", "whole", *options, *place)["settings"] == {
+        "retention": None, "title": None, "default_reward": None, "reward_timeout": 500.0,
+    }  # fmt: skip
+    assert "retention" in run_command("streams", "configure", "whole", "--retention", "1d", *place).stdout
+    words = " ".join(map(str, place))
+    fails(f"streams configure whole {words}", tmp_path, "name what to change", "--retention")
+    fails(f"streams configure whole --retention soon {words}", tmp_path, "`retention`", "soon")
+    fails(f"streams configure none --retention 1d {words}", tmp_path, "'none'")
+    fails(f"streams configure old --retention 1d {words}", tmp_path, "archived")
+    (tmp_path / "features.json").write_text("{")
+    fails(f"streams configure whole --features features.json {words}", tmp_path, "features.json", "is not JSON")
+    (tmp_path / "features.json").write_text('{"shared": ["age"]}')
+    fails(f"streams configure whole --features features.json {words}", tmp_path, "features")
+    fails(f"streams configure whole --features nowhere.json {words}", tmp_path, "nowhere.json", "cannot be read")
 
 
 def test_what_is_refused(place: list[str | Path], tmp_path: Path) -> None:

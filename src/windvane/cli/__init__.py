@@ -22,6 +22,7 @@ EXTRA_MODULES = {
 }  # fmt: skip
 # Modules that an option of a command needs, and the extra that installs them.
 OPTIONAL = {"opentelemetry": "opentelemetry", "river": "river"}
+_NO_NUMBER = re.compile(r"Input should be a valid (integer|number)\b.*", re.DOTALL)
 _ADDRESS = re.compile(r"(postgres[\w+]*:|password=).+", re.IGNORECASE | re.DOTALL)
 interrupts: list[int] = []
 """The signals that have interrupted the command; a library may have turned the KeyboardInterrupt into its own error."""
@@ -74,13 +75,20 @@ def _run(words: Sequence[str], command: str | None) -> int:
     except InterruptedRunError as error:
         return _fail(str(error), INTERRUPTED, "")
     except typer.TyperException as error:
-        message = error.format_message()
+        # Without arguments, the help was printed, and the message is empty.
+        message = error.format_message() or f"name a command of `windvane{f' {command}' if command else ''}`"
         for word in words:  # it may be an argument that typer does not expect, and shows
             message = message.replace(word, hide_address(word))
-        return _fail(message, error.exit_code)
+        return _fail(simplify(message), error.exit_code)
     if outcome == INTERRUPTED:  # Ctrl-C, as typer reports it
         return _report_interrupt(command)
     return outcome if isinstance(outcome, int) else 0
+
+
+def simplify(message: str) -> str:
+    """Return what pydantic says about the value of an option in the words of other errors."""
+    message = _NO_NUMBER.sub(lambda match: f"must be {'an' if match[1] == 'integer' else 'a'} {match[1]}", message)
+    return message.replace("Input should be", "must be").replace("Value error, ", "")
 
 
 def hide_address(word: str) -> str:

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from windvane.cli import InputError
-from windvane.cli.console import DRAWING, Answer, ProgressBar, Table, number, share, warn
+from windvane.cli.console import DRAWING, Answer, Blocks, Note, ProgressBar, Table, count, number, share, warn
 from windvane.cli.options import Confidence, Out
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
-from windvane.lab.results.summary import Difference, align, compare_entries
+from windvane.lab.results.summary import NOT_SIGNIFICANT, Difference, align, compare_entries
 
+Bands = Literal["sd", "se", "quantiles"]
 Folder = Annotated[Path, typer.Argument(help="A results folder, written by simulate, tune or reproduce.")]
 
 
-def report(folder: Folder) -> Answer:
+def report(
+    folder: Folder,
+    baseline: Annotated[
+        str | None, typer.Option(help="The policy to compare the others with (default: the first).")
+    ] = None,
+    bands: Annotated[
+        Bands,
+        typer.Option(
+            help="Bands about means: one standard deviation of runs, one standard error, or the middle 80 % of runs."
+        ),
+    ] = "sd",
+) -> Answer:
     """Draw the figures of an experiment (PNG, PDF, SVG) and write a self-contained report.html.
 
-    Example:
+    Examples:
       windvane report results
+      windvane report results --bands quantiles --baseline OFUL
     """
     from windvane.lab.report.presentation import present
 
     results = Results.open(folder)
     with ProgressBar(DRAWING, "files") as progress:
-        files = present(results, progress=progress)
+        files = present(results, baseline=baseline, bands=bands, progress=progress)
     return Answer({"folder": folder, "complete": results.complete, "files": files}, [*map(str, files)])
 
 
@@ -37,11 +51,12 @@ def compare(
     confidence: Confidence = 0.95,
     out: Out = None,
 ) -> Answer:
-    """Compare policies by paired differences of final regret, with confidence intervals.
+    """Compare policies by paired differences of final regret: Student t intervals, p-values, runs won, a verdict.
 
-    Runs are paired, since all policies see the same arms and the same random numbers in a run. Folders can be compared
-    where environment, seed and horizon are the same. Without --baseline, the first policy is the baseline. With --out,
-    the intervals are drawn into that folder.
+    Runs are paired, since all policies see the same arms and the same random numbers in a run. Verdicts go by p-values
+    that are corrected for the number of differences (Holm), so they can be more careful than the intervals, each of
+    which holds for itself. Folders can be compared where environment, seed and horizon are the same. Without
+    --baseline, the first policy is the baseline. With --out, the intervals are drawn into that folder.
 
     Examples:
       windvane compare results
@@ -52,12 +67,8 @@ def compare(
     if not differences:
         raise InputError(f"{folders[0]}: there is only one policy; nothing to compare it with")
     files = _draw(differences, confidence, out)
-    columns, tables = ["policy", "difference", "low", "high", "p", "runs won", "runs", "verdict"], []
-    for name in dict.fromkeys(d.environment for d in differences):
-        here = [d for d in differences if d.environment == name]
-        title = f"{name}: final regret minus that of {here[0].baseline}, {confidence:.0%} confidence"
-        tables.append(Table(columns, [_describe(d) for d in here], title))
-    return Answer({"confidence": confidence, "differences": differences, "files": files}, tables)
+    document = {"confidence": confidence, "differences": differences, "files": files}
+    return Answer(document, describe_differences(differences, confidence))
 
 
 def _draw(differences: list[Difference], confidence: float, folder: Path | None) -> list[Path]:
@@ -68,10 +79,28 @@ def _draw(differences: list[Difference], confidence: float, folder: Path | None)
     return draw_differences(differences, folder, confidence)
 
 
+def describe_differences(differences: Sequence[Difference], confidence: float) -> Blocks:
+    """Return a table of paired differences for each environment, and what its columns mean."""
+    columns: list[str] = ["policy", "difference", "low", "high", "p", "p (Holm)", "runs won", "runs", "verdict"]
+    tables = []
+    for name in dict.fromkeys(d.environment for d in differences):
+        here = [d for d in differences if d.environment == name]
+        title = f"{name}: final regret minus that of {here[0].baseline}"
+        tables.append(Table(columns, [_describe(d) for d in here], title))
+    notes = (
+        "difference: mean over the runs that both have, with the same arms and random numbers; below 0 is better.",
+        f"low, high: its {confidence:.0%} confidence interval (paired Student t), each for itself.",
+        "p: of a two-sided paired t test of a mean difference of 0; p (Holm): corrected for the "
+        f"{count(len(differences), 'difference')} here.",
+        "runs won: the share of runs with less regret than the baseline; equal regret counts half.",
+        f"verdict: p (Holm) is below {1 - confidence:.3g}, or there is {NOT_SIGNIFICANT}.",
+    )
+    return [*tables, *map(Note, notes)]
+
+
 def _describe(d: Difference) -> list[str]:
-    verdict = "worse" if d.low > 0 else "better" if d.high < 0 else "no significant difference"
-    p = "–" if d.p != d.p else f"{d.p:.2g}"
-    return [d.label, number(d.mean), number(d.low), number(d.high), p, share(d.won), str(d.n), verdict]
+    p_values = ["–" if p != p else f"{p:.2g}" for p in (d.p, d.p_adjusted)]
+    return [d.label, number(d.mean), number(d.low), number(d.high), *p_values, share(d.won), str(d.n), d.verdict]
 
 
 def export(
@@ -81,12 +110,13 @@ def export(
         str, typer.Option(help="runs (a row per run), curves, paths, or summary (a row per policy).")
     ] = "runs",
 ) -> Answer:
-    """Write the results of an experiment to one file: CSV, Parquet, NDJSON or JSON.
+    """Write the results of an experiment to one file: CSV, Parquet, NDJSON, JSON, or the summary as a LaTeX table.
 
     Examples:
       windvane export results runs.csv
       windvane export results curves.parquet --table curves
       windvane export results summary.json --table summary
+      windvane export results table.tex --table summary
     """
     from windvane.lab.results import export as exporting
 

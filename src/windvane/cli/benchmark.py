@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +18,15 @@ from windvane.cli.options import RunOptions, Size, SpecSize, split_names
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies import streams_benchmark
-from windvane.lab.studies.benchmarks import check_own_policies, own_benchmark
-from windvane.lab.studies.drift_benchmark import benchmark_spec
-from windvane.lab.studies.tuned_benchmark import DRIFT, OWN, run_benchmark
+from windvane.lab.studies.benchmarks import check_own_policies, list_left_out, own_benchmark
+from windvane.lab.studies.tuned_benchmark import OWN, run_benchmark
+from windvane.lab.studies.world_benchmarks import BENCHMARKS, benchmark_spec
 
-HELP = """Rank all policies on a leaderboard: in drifting worlds, on labelled data streams, or in your own environments.
+HELP = """Rank all policies on a leaderboard: in worlds that drift or rest, on labelled data streams, or in your own.
 
 Examples:
   windvane benchmark drift --quick
+  windvane benchmark stationary --quick
   windvane benchmark streams electricity.csv weather.csv --rows 2000
   windvane benchmark spec spec.toml --policies my_module:MyPolicy,OFUL
 """
@@ -34,10 +36,13 @@ Tuned = Annotated[
 ]
 
 
+Quick = Annotated[bool, typer.Option("--quick", help="A small, noisy benchmark that takes two minutes.")]
+
+
 def drift(
     size: Size,
     run: RunOptions,
-    quick: Annotated[bool, typer.Option("--quick", help="A small, noisy benchmark that takes two minutes.")] = False,
+    quick: Quick = False,
     tuned: Tuned = False,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
     policies: options.Policies = None,
@@ -45,17 +50,52 @@ def drift(
 ) -> Answer:
     """Run every policy in twelve drifting worlds (d = 2 and 10), and print a leaderboard.
 
-    Runs and horizon depend on --quick. Repeat the command to continue a stopped run.
+    Runs and horizon depend on --quick. Repeat the command to continue a stopped run. Policies that need the same arms
+    in every round take part if all --worlds have them.
 
     Examples:
       windvane benchmark drift --quick
       windvane benchmark drift --out benchmark
       windvane benchmark drift --tuned --out benchmark
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
+      windvane benchmark drift --worlds "fixed arms turning,fixed arms switching"
     """
-    spec = benchmark_spec(quick, worlds=split_names(worlds), policies=split_names(policies), **size.list_chosen())
+    names = split_names(policies)
+    spec = benchmark_spec(quick, worlds=split_names(worlds), policies=names, **size.list_chosen())
     folder = run.out or Path("benchmark-drift" + ("-quick" if quick else ""))
-    return _run_in_worlds(spec, folder, run, check_policies, tuned, DRIFT)
+    return _run_in_worlds(
+        spec, folder, run, check_policies, tuned, BENCHMARKS["drift"].recipe, _find_left_out(names, spec)
+    )
+
+
+_STILL_WORLDS_HELP = "Only these worlds, separated by commas: fixed arms,clicks"
+
+
+def stationary(
+    size: Size,
+    run: RunOptions,
+    quick: Quick = False,
+    tuned: Tuned = False,
+    worlds: Annotated[str | None, typer.Option(help=_STILL_WORLDS_HELP)] = None,
+    policies: options.Policies = None,
+    check_policies: options.CheckPolicies = False,
+) -> Answer:
+    """Run every policy in worlds where nothing moves (d = 2, 10 and 50), and print a leaderboard.
+
+    It shows what protection against drift costs where there is none. Policies that ask for the drift are told 0. Runs
+    and horizon depend on --quick. Repeat the command to continue a stopped run.
+
+    Examples:
+      windvane benchmark stationary --quick
+      windvane benchmark stationary --out stationary
+      windvane benchmark stationary --policies OFUL,GLM-UCB,AdaptiveGLMUCB --worlds clicks --runs 100
+    """
+    names, chosen = split_names(policies), size.list_chosen()
+    spec = benchmark_spec(quick, benchmark="stationary", worlds=split_names(worlds), policies=names, **chosen)
+    folder = run.out or Path("benchmark-stationary" + ("-quick" if quick else ""))
+    return _run_in_worlds(
+        spec, folder, run, check_policies, tuned, BENCHMARKS["stationary"].recipe, _find_left_out(names, spec)
+    )
 
 
 def benchmark_worlds(
@@ -68,18 +108,27 @@ def benchmark_worlds(
 ) -> Answer:
     """Run every policy in the environments of your spec, and print a leaderboard.
 
-    Runs all registered policies and those of the spec. Runs, horizon and seed default to those of the spec.
+    Runs all registered policies that can run there, and those of the spec. Runs, horizon and seed default to those of
+    the spec.
 
     Examples:
       windvane benchmark spec spec.toml
       windvane benchmark spec spec.toml --policies my_module:MyPolicy,AdaptiveGLMUCB,OFUL --check-policies
     """
     worlds = Spec.read(file, check=False).replace(**size.list_chosen())
-    spec = own_benchmark(worlds, split_names(policies))
-    return _run_in_worlds(spec, run.out or Path(f"benchmark-{file.stem}"), run, check_policies, tuned, OWN)
+    names = split_names(policies)
+    spec, folder = own_benchmark(worlds, names), run.out or Path(f"benchmark-{file.stem}")
+    return _run_in_worlds(spec, folder, run, check_policies, tuned, OWN, _find_left_out(names, spec))
 
 
-def _run_in_worlds(spec: Spec, folder: Path, run: RunOptions, check_policies: bool, tuned: bool, name: str) -> Answer:
+def _find_left_out(names: Sequence[str] | None, spec: Spec) -> dict[str, str]:
+    """Return the policies that a benchmark leaves out by itself, and why."""
+    return list_left_out(spec) if names is None else {}
+
+
+def _run_in_worlds(
+    spec: Spec, folder: Path, run: RunOptions, check_policies: bool, tuned: bool, name: str, left_out: Mapping[str, str]
+) -> Answer:
     """Run a benchmark in simulated environments, and write its report."""
     from windvane.lab.report.presentation import present_benchmark
 
@@ -89,7 +138,7 @@ def _run_in_worlds(spec: Spec, folder: Path, run: RunOptions, check_policies: bo
     go = functools.partial(conduct, run, failures=failures)
     results, scales = run_benchmark(spec, folder, go, tuned=tuned, name=name)
     describe = functools.partial(describe_worlds, results, scales)
-    return publish(results, failures, REGRET, present_benchmark, describe)
+    return publish(results, failures, REGRET, present_benchmark, describe, left_out)
 
 
 def streams(
@@ -132,7 +181,8 @@ def streams(
     go = functools.partial(conduct, run, failures=failures)
     results = streams_benchmark.run_streams(experiments, run.out or Path("benchmark-streams"), go)
     present = functools.partial(present_streams, failures=failures)
-    return publish(results, failures, MISTAKES, present, functools.partial(describe_streams, results, experiments))
+    describe = functools.partial(describe_streams, results, experiments)
+    return publish(results, failures, MISTAKES, present, describe, _find_left_out(names, experiments[0].spec))
 
 
-benchmark = Group(HELP, {"drift": drift, "spec": benchmark_worlds, "streams": streams})
+benchmark = Group(HELP, {"drift": drift, "stationary": stationary, "spec": benchmark_worlds, "streams": streams})

@@ -43,10 +43,10 @@ COMMANDS = {
     "simulate": Command("experiments.simulate", EXPERIMENTS, "lab", "Run an experiment.", CONTINUE),
     "report": Command("analyse.report", EXPERIMENTS, "lab", "Draw the figures and report of an experiment.", REPEAT),
     "compare": Command("analyse.compare", EXPERIMENTS, "lab", "Compare policies by paired differences.", REPEAT),
-    "export": Command("analyse.export", EXPERIMENTS, "lab", "Write results as CSV, Parquet or JSON.", REPEAT),
+    "export": Command("analyse.export", EXPERIMENTS, "lab", "Write results as CSV, Parquet, JSON or LaTeX.", REPEAT),
     "tune": Command("studies.tune", EXPERIMENTS, "lab", "Find the best discount and bonus of a policy.", CONTINUE),
     "bound": Command("bounds.bound", EXPERIMENTS, "lab", "Evaluate the regret bounds of the paper's theorems."),
-    "reproduce": Command("experiments.reproduce", BENCHMARKS, "lab", "Reproduce the paper's experiment.", CONTINUE),
+    "reproduce": Command("experiments.reproduce", BENCHMARKS, "lab", "Reproduce the experiment of a paper.", CONTINUE),
     "benchmark": Command(
         "benchmark.benchmark", BENCHMARKS, "lab", "Rank all policies in simulations or on your own data.", CONTINUE
     ),

@@ -28,22 +28,26 @@ PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
 
 class Table(NamedTuple):
-    """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
+    """A plain table: texts to the left, and numbers to the right.
+
+    ``numbers``: the columns of numbers; by default all but the first ``left``.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     left: int = 1
+    numbers: Sequence[int] | None = None
 
     def print(self) -> None:
         """Print the table on stdout."""
         if self.title:  # not as the title of the table, which is broken to its width
             _stdout().print(printable(self.title), markup=False, style="italic")
         table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        numbers = range(self.left, len(self.columns)) if self.numbers is None else self.numbers
         for i, column in enumerate(self.columns):
-            table.add_column(
-                Text(printable(column)), justify="left" if i < self.left else "right", no_wrap=i >= self.left
-            )
+            is_number = i in numbers
+            table.add_column(Text(printable(column)), justify="right" if is_number else "left", no_wrap=is_number)
         for row in self.rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         _stdout().print(table)

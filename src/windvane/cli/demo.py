@@ -218,7 +218,7 @@ def _describe(results: dict[str, Any], drift: Drift) -> Blocks:
     table = Table(columns, rows, f"{pace}; the audience's taste turned once")
     is_clear = drift.verdict == "drift" and drift.evidence is not None
     evidence = f" (log-likelihood {drift.evidence:.0f} nats better than without)" if is_clear else ""
-    memory = "all data so far" if drift.memory is None else f"about the last {drift.memory:.0f} decisions"
+    memory = "all data so far" if math.isinf(drift.memory) else f"about the last {drift.memory:.0f} decisions"
     written = [f'The log of "{EXPORTED}": {results["export"]}'] if "export" in results else []
     return [
         table,

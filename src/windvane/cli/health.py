@@ -15,13 +15,13 @@ import numpy as np
 
 import windvane
 
-DEVELOPMENT = ("dev", "test")  # extras for work on windvane itself
+DEVELOPMENT = ("dev", "docs", "test")  # extras for work on windvane itself
 _ROUNDS, _GAMMA = 120, 0.95  # of the self-test
 _LARGEST_ERROR = 1e-6  # of the self-test: rounding gives about 1e-10, a wrong kernel far more
 
 
 class Check(NamedTuple):
-    """The result of one check."""
+    """The result of one check; ``detail`` says what was found, in the symbols of the paper where it is mathematics."""
 
     name: str
     is_ok: bool
@@ -132,14 +132,20 @@ def _self_test() -> list[Check]:
     theta_hat, V, b = (np.asarray(value)[lane] for value in (info.theta_hat, info.metric, info.b))
     weights = _GAMMA ** np.arange(_ROUNDS - 1, -1, -1.0)
     g = X.T @ (weights / (1.0 + np.exp(-X @ theta_hat))) + policy.estimator.ridge * theta_hat
-    errors = {
-        "V and b follow their sums": max(_gap(V, (X.T * weights) @ X + np.eye(2)), _gap(b, X.T @ (weights * r))),
-        "theta_hat solves g(theta) = b": _gap(g, b),
-        "a lane alone gives the same bits": _gap(np.asarray(alone.info().theta_hat)[0], theta_hat) and np.inf,
-        "theta_tilde is admissible": max(0.0, float(np.linalg.norm(np.asarray(info.theta_tilde)[lane])) - 1.0),
-    }
-    most = _LARGEST_ERROR
-    return [Check(name, error <= most, f"off by {error:.1e} (at most {most:g})") for name, error in errors.items()]
+    sums = max(_gap(V, (X.T * weights) @ X + np.eye(2)), _gap(b, X.T @ (weights * r)))
+    repeated = _gap(np.asarray(alone.info().theta_hat)[0], theta_hat) and np.inf
+    beyond = max(0.0, float(np.linalg.norm(np.asarray(info.theta_tilde)[lane])) - 1.0)
+    return [
+        _compare("rewards add up", "V and b follow their sums", sums),
+        _compare("the estimate fits them", "theta_hat solves g(theta) = b", _gap(g, b)),
+        _compare("results repeat to the last bit", "a lane alone gives the same bits", repeated),
+        _compare("the estimate keeps within its bound", "theta_tilde is admissible", beyond),
+    ]
+
+
+def _compare(name: str, formula: str, error: float) -> Check:
+    """Return the check that what a ``formula`` says is true up to rounding."""
+    return Check(name, error <= _LARGEST_ERROR, f"{formula}: off by {error:.1e} (at most {_LARGEST_ERROR:g})")
 
 
 def _gap(actual: Any, expected: Any) -> float:

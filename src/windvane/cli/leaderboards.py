@@ -99,8 +99,12 @@ def publish(
     scoring: Scoring,
     present: Callable[..., tuple[list[LeaderboardRow], list[Path]]],
     describe: Callable[[Sequence[LeaderboardRow]], list[Section]],
+    left_out: Mapping[str, str],
 ) -> Answer:
-    """Write the report, by ``present``, and ``leaderboard.json``; return the answer, with a section per environment."""
+    """Write the report, by ``present``, and ``leaderboard.json``; return the answer, with a section per environment.
+
+    ``left_out``: the policies that cannot run in these places, and what they need.
+    """
     if failures and not ranked_entries(results):
         raise failures[0]
     with ProgressBar(DRAWING, "files") as progress:
@@ -114,6 +118,7 @@ def publish(
         "leaderboard": standings,
         scoring.key: [section.document for section in sections],
         "failures": [{"policy": e.policy, "environment": e.environment, "error": str(e)} for e in failures],
+        "left_out": dict(left_out),
     }
     with name_unwritable(results.folder):
         write_json(results.folder / "leaderboard.json", document)
@@ -123,6 +128,9 @@ def publish(
         cells = [[row["policy"], *(number(row[key], digits) for key, digits in columns.values())] for row in best]
         blocks += [Table(["policy", *columns], cells, title), ""]
     blocks += [*_describe_leaderboard(standings, scoring), *(f"failed: {failure}" for failure in failures)]
+    for reason in dict.fromkeys(left_out.values()):
+        names = [name for name, own in left_out.items() if own == reason]
+        blocks.append(f"left out ({reason}): {', '.join(names)}")
     blocks.append(f"\nReport: {results.folder / 'report.html'}")
     return Answer({**document, "files": files}, blocks, FAILED if failures else 0)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from windvane.cli import hide_address
+from windvane.cli import InputError, hide_address
 
 SIZE, PLACE, OUTPUT = "Size", "Where it runs", "Output"
 
@@ -41,6 +42,13 @@ def complete_policies(incomplete: str) -> list[str]:
     """Return the completions of a list of policies with commas between them."""
     listed, comma, last = incomplete.rpartition(",")
     return [listed + comma + name for name in complete_policy(last) if name not in listed.split(",")]
+
+
+def complete_paper(incomplete: str) -> list[str]:
+    """Return the names of experiments of papers that begin with ``incomplete``."""
+    from windvane.lab.studies.reproductions import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 _RUNS = typer.Option(help="Independent runs of each policy.", min=1, rich_help_panel=SIZE)
@@ -126,18 +134,63 @@ def hide_password(store: str) -> str:
     return store
 
 
-def _build_store_option(*, is_eager: bool = False) -> Any:
-    return typer.Option(
-        "--store",
-        envvar="WINDVANE_STORE",
-        callback=hide_password,
-        is_eager=is_eager,
-        help="The store that holds all data: an SQLite file, or postgresql://user@host/database.",
-    )
+DEFAULT_STORE = "windvane.db"
+PORT_HELP = "Port; 0 chooses a free one."
+_STORE_HELP = "The store that holds all data: an SQLite file, or postgresql://user@host/database."
+_FILE_HELP = "The file of the store. For a PostgreSQL database, use PostgreSQL's own tools."
+_CONFIG_HELP = "The TOML file of `windvane serve`, which names the store."
+
+
+def _build_store_option(help: str = _STORE_HELP, **more: Any) -> Any:
+    return typer.Option("--store", envvar="WINDVANE_STORE", callback=hide_password, help=help, **more)
+
+
+def _build_config_option(**more: Any) -> Any:
+    return typer.Option("--config", envvar="WINDVANE_CONFIG", help=_CONFIG_HELP, show_default=False, **more)
 
 
 Store = Annotated[str, _build_store_option()]
-EarlyStore = Annotated[str, _build_store_option(is_eager=True)]
-"""The same, read before other options, whose callbacks can see whether it was given."""
-DEFAULT_STORE = "windvane.db"
-PORT_HELP = "Port; 0 chooses a free one."
+OptionalStore = Annotated[str | None, _build_store_option(show_default=DEFAULT_STORE)]
+OptionalFile = Annotated[str | None, _build_store_option(_FILE_HELP, show_default=DEFAULT_STORE)]
+Config = Annotated[Path | None, _build_config_option()]
+# The same, read before other options, whose callbacks can see whether they were given.
+EarlyStore = Annotated[str | None, _build_store_option(show_default=DEFAULT_STORE, is_eager=True)]
+EarlyConfig = Annotated[Path | None, _build_config_option(is_eager=True)]
+
+
+@dataclass(frozen=True)
+class ChosenStore:
+    """The store of a command: that of --store, of $WINDVANE_STORE, of the file of --config, or windvane.db."""
+
+    store: OptionalStore = None
+    config: Config = None
+
+    def find(self) -> tuple[str, bool]:
+        """Return the path or address of the store, and whether anybody has named it."""
+        name = self.store if self.store is not None or self.config is None else _read_store(self.config)
+        return (DEFAULT_STORE, False) if name is None else (name, True)
+
+    @property
+    def place(self) -> str:
+        """The path or address of the store."""
+        return self.find()[0]
+
+
+@dataclass(frozen=True)
+class ChosenFile(ChosenStore):
+    """The store of a command that works on files only."""
+
+    store: OptionalFile = None
+
+
+def _read_store(config: Path) -> str | None:
+    """Return the store that a configuration file names."""
+    try:
+        name = tomllib.loads(config.read_text(encoding="utf-8")).get("store")
+    except OSError as error:
+        raise InputError(f"{config}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{config}: is not TOML ({error})") from None
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{config}: store: must be a string")
+    return name if name is None else hide_password(name)

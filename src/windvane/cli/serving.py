@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import logging
+import os
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from windvane.cli import WRONG_INPUT, InputError
+from windvane.cli import WRONG_INPUT, InputError, simplify
 from windvane.cli.console import Answer
 from windvane.cli.options import DEFAULT_STORE, PORT_HELP, AsJson, Store
 from windvane.errors import ArgumentError
 
+PREFIX = "WINDVANE_"
+VARIABLES = {"STORE", "CACHE_DIR", "QUIET", "THREADS", "URL", "TOKEN"}
+"""Known variables, without the prefix: of the library and the client; every option of the service adds its own."""
+OF_TESTS = ("REQUIRE_", "TEST_")  # beginnings
 ADDRESS, CLUSTER, LOGGING = "Address and limits", "Several nodes (PostgreSQL only)", "Logging and traces"
 
 
 def _option(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
     """Build an option that can also be set by a variable: ``--log-level`` by ``WINDVANE_LOG_LEVEL``."""
-    variable = f"WINDVANE_{name.upper().replace('-', '_')}"
-    return typer.Option(f"--{name}", envvar=variable, help=help, rich_help_panel=panel, **more)
+    variable = name.upper().replace("-", "_")
+    VARIABLES.add(variable)
+    return typer.Option(f"--{name}", envvar=PREFIX + variable, help=help, rich_help_panel=panel, **more)
+
+
+def warn_of_variables(environment: Mapping[str, str]) -> None:
+    """Log the variables that look like settings and are none: a misspelt one would have no effect."""
+    names = sorted(name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX))
+    for name in names:
+        if name not in VARIABLES and not name.startswith(OF_TESTS):
+            similar = difflib.get_close_matches(name, VARIABLES, 1)
+            hint = f"; did you mean {PREFIX}{similar[0]}?" if similar else ""
+            logging.getLogger("windvane.service").warning("the variable %s is unknown%s", PREFIX + name, hint)
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -47,7 +66,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         try:
             parameter.process_value(context, value)
         except typer.BadParameter as error:
-            raise InputError(f"{path}: {key}: {error.message}") from None
+            raise InputError(f"{path}: {key}: {simplify(error.message)}") from None
         context.default_map[parameter.name] = value
     return path
 
@@ -71,6 +90,8 @@ LogFormat = Annotated[Literal["text", "json"], _option("log-format", "Format of 
 Level = Literal["debug", "info", "warning", "error"]
 LogLevel = Annotated[Level, _option("log-level", "Lowest level that is logged.", LOGGING)]
 AccessLog = Annotated[bool, _option("access-log", "Log every request.", LOGGING)]
+_PROBES_HELP = "Leave successful requests for /healthz, /readyz and /metrics out of the access log."
+SkipProbes = Annotated[bool, _option("skip-probes", _PROBES_HELP, LOGGING)]
 _PERSONALIZER_HELP = "Answer the Personalizer API v1.0 too, at /personalizer/v1.0, by this stream."
 Personalizer = Annotated[str | None, _option("personalizer", _PERSONALIZER_HELP, ADDRESS, show_default=False)]
 _TRACING_HELP = "Send OpenTelemetry spans to a collector (otlp), or print them on standard error (console)."
@@ -93,6 +114,7 @@ def serve(
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
     access_log: AccessLog = False,
+    skip_probes: SkipProbes = False,
     tracing: Tracing = None,
     node: NodeName = None,
     node_url: NodeUrl = None,
@@ -104,9 +126,9 @@ def serve(
     If the store is a PostgreSQL database, any number of servers can share it. Each of them serves a part of the
     streams, and if it fails, the others take these streams over.
 
-    It prints its address once it listens, and logs "ready" once its streams are recovered and it answers requests.
-    Ctrl-C or SIGTERM stops it, with exit code 0, after the requests in progress. The command line takes precedence over
-    the environment, and the environment over the file.
+    It prints its address once it listens, and "ready" once its streams are recovered and it answers requests; the
+    first start on a machine compiles for about ten seconds. Ctrl-C or SIGTERM stops it, with exit code 0, after the
+    requests in progress. The command line takes precedence over the environment, and the environment over the file.
 
     Examples:
       windvane serve --store windvane.db
@@ -120,18 +142,26 @@ def serve(
     from windvane.service.store import StoreError, name_store
 
     configure_logging(log_format, log_level)
+    warn_of_variables(os.environ)
     place = name_store(store)
 
-    def announce(address: str) -> None:
-        lines = [] if log_format == "json" else [f"{address}  (store: {place}; Ctrl-C stops)"]  # its log has it
-        Answer({"address": address, "store": place}, lines).print(as_json)
+    is_plain = log_format == "text" and not as_json  # otherwise every line is a JSON object; the log has "ready"
+
+    def announce_start(address: str) -> None:
+        lines = [f"starting at {address}  (store: {place}; the first start compiles for about ten seconds)"]
+        Answer({"address": address, "store": place}, lines if is_plain else []).print(as_json)
         sys.stdout.flush()  # a reader of the pipe may wait for the address
+
+    def announce_ready(address: str) -> None:
+        with contextlib.suppress(OSError):  # a reader that has gone must not stop the service
+            if is_plain:
+                print(f"ready: {address}/  (Ctrl-C stops)", flush=True)
 
     try:
         run(
             store, host=host, port=port, rate=rate, most_bytes=body_limit, most_streams=max_streams, drain=drain,
-            log_requests=access_log, node=node, node_url=node_url, ha=ha, tracing=tracing, personalizer=personalizer,
-            started=announce,
+            log_requests=access_log, skip_probes=skip_probes, node=node, node_url=node_url, ha=ha, tracing=tracing,
+            personalizer=personalizer, started=announce_start, ready=announce_ready,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
         if log_format == "json":  # every line must be a JSON object

@@ -62,7 +62,11 @@ def check(file: SpecFile, check_policies: CheckPolicies = False) -> Answer:
         for name, truths in told.items()
         if truths
     ]
-    document = {"file": file, "environments": environments, "told": told, "cells": cells}
+    has_theta = any(environment.kind == "simulated" for environment in experiment.environments)
+    told_S = [policy.name for policy in experiment.policies if has_theta and policy.has_optional_S]
+    way = 'settings = { S = "none" } lets it'
+    lines += [f"{name} is told S, although it could learn the scale ({way})" for name in told_S]
+    document = {"file": file, "environments": environments, "told": told, "told_S": told_S, "cells": cells}
     return Answer(document, lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from windvane.cli import FAILED, InputError
-from windvane.cli.console import Answer, ProgressBar, Table, count
-from windvane.cli.options import DEFAULT_STORE, Store
+from windvane.cli.console import Answer, ProgressBar, Table, count, warn
+from windvane.cli.options import ChosenFile, ChosenStore
 
 if TYPE_CHECKING:
     from windvane.service import store as service_store
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def open_store(where: str, *, create: bool = False, read_only: bool = False) -> Iterator[service_store.Store]:
     """Open a store that a server may be using. Errors of the store, and missing privileges, are errors of the input."""
-    from windvane.service.store import DatabaseError, StoreError
+    from windvane.service.store import DatabaseError, StoreError, is_postgres
     from windvane.service.store import open_store as open_by_address
 
+    is_new = create and not is_postgres(where) and not Path(where).exists()
     try:
         with contextlib.closing(open_by_address(where, shared=True, create=create, read_only=read_only)) as store:
+            if is_new:
+                warn(f"{store.name}: a new store was created")
             try:
                 yield store
             except DatabaseError as error:
@@ -35,10 +39,16 @@ def open_store(where: str, *, create: bool = False, read_only: bool = False) -> 
                     raise StoreError(store.name, "refused", f"cannot be changed ({error})") from None
                 raise
     except StoreError as error:
-        raise InputError(str(error)) from None
+        raise blame_input(error) from None
 
 
-def verify(store: Store = DEFAULT_STORE) -> Answer:
+def blame_input(error: service_store.StoreError) -> InputError:
+    """Return the error of a store as one of the input."""
+    hint = "; name the store with --store, the variable WINDVANE_STORE, or --config"
+    return InputError(f"{error}{hint if error.code == 'no_store' else ''}")
+
+
+def verify(store: ChosenStore) -> Answer:
     """Check the file, the checksum of every event, and compare every recorded outcome with a replay of the log.
 
     It changes nothing and can run while a server uses the store. The exit code is 1 if it finds a problem.
@@ -49,14 +59,14 @@ def verify(store: Store = DEFAULT_STORE) -> Answer:
     from windvane.service.store import STORE_ERRORS
     from windvane.service.verification import verify_store
 
-    with open_store(store, read_only=True) as opened, ProgressBar("verifying", "events") as bar:
+    with open_store(store.place, read_only=True) as opened, ProgressBar("verifying", "events") as bar:
         try:
             report = verify_store(opened, lambda stream, done, total: bar(done, total, f"replaying {stream}"))
         except STORE_ERRORS as error:
             raise InputError(f"{opened.name}: cannot be read ({error})") from None
     rows = [[stream.stream, str(stream.events), _describe_stream(stream)] for stream in report.streams]
     problems = [f"{opened.name}: {problem.text}" for problem in report.problems]
-    table = Table(["stream", "events", "verdict"], rows, opened.name)
+    table = Table(["stream", "events", "verdict"], rows, opened.name, numbers=[1])
     return Answer(report.to_plain(), [*problems, table], 0 if report.is_sound else FAILED)
 
 
@@ -67,7 +77,7 @@ def _describe_stream(report: StreamReport) -> str:
 
 def backup(
     to: Annotated[Path, typer.Option(help="The file to write. It must not exist.", show_default=False)],
-    store: Store = DEFAULT_STORE,
+    store: ChosenFile,
 ) -> Answer:
     """Copy the store to a file, even while a server uses it, and verify the copy.
 
@@ -81,7 +91,7 @@ def backup(
 
     with _copying() as show:
         report = back_up(
-            _check_file(store),
+            _check_exists(_check_file(store.place)),
             to,
             lambda stage, done, total: show(done, total, stage),
             before_rename=_ignore_interrupts,
@@ -91,19 +101,24 @@ def backup(
 
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup of a store.", show_default=False)],
-    store: Store = DEFAULT_STORE,
+    store: ChosenFile,
     replace: Annotated[
         bool, typer.Option("--replace", help="Move an existing store aside, with all its files.")
     ] = False,
     record_loss: Annotated[
         bool,
-        typer.Option("--record-loss", help="Make the next start log that events after the backup were lost."),
+        typer.Option(
+            "--record-loss", help="After a disaster: make the next start log that events after the backup were lost."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Restore the backup even if it has problems.")] = False,
 ) -> Answer:
     """Verify a backup, and install a copy of it as the store. No server may have the store open.
 
-    The backup is not changed. The tokens of the backup become valid again; tokens added after it do not exist.
+    The backup is not changed. The tokens of the backup become valid again; tokens added after it do not exist. If root
+    restores it, the store gets the owner of its folder.
+
+    What was acknowledged after the backup is known if the .mark of the store lies beside the store or the backup.
 
     Examples:
       windvane restore backup.db --store windvane.db
@@ -111,22 +126,41 @@ def restore(
     """
     from windvane.service import backups
 
+    if not backup.exists():
+        raise InputError(f"{backup}: the backup does not exist")
     with _copying() as show:
         report = backups.restore(
-            backup, _check_file(store), replace=replace, record_loss=record_loss, force=force,
+            backup, _check_file(store.place), replace=replace, record_loss=record_loss, force=force,
             before_rename=_ignore_interrupts, progress=lambda stage, done, total: show(done, total, stage),
         )  # fmt: skip
     lines = [_describe(report), *(f"problem: {problem.text}" for problem in report.verification.list_problems())]
     if report.replaced is not None:
         lines.append(f"the previous store is now {report.replaced}")
+    lines += _describe_loss(report, backup, record_loss=record_loss)
+    document = {**report.to_plain(), "replaced": report.replaced, "mark": report.mark, "lost": report.lost}
+    return Answer(document, lines)
+
+
+def _describe_loss(report: CopyReport, backup: Path, *, record_loss: bool) -> Iterator[str]:
+    """Yield what was lost after a backup, and how it is recorded."""
+    from windvane.service.store.sqlite.marks import marks_path
+
+    mark = marks_path(report.path)
     if report.lost is None:
-        unknown = f"{store}.mark is missing or of another store: what was lost after the backup is not known"
-        lines.append(unknown + (", so nothing will be recorded" if record_loss else ""))
-    what = "the next start records this" if record_loss else "not recorded; see --record-loss"
-    for stream, events in (report.lost or {}).items():
-        lost = f"{events:,} events were acknowledged after the backup and are not in it"
-        lines.append(f"stream {stream}: {lost} ({what})")
-    return Answer({**report.to_plain(), "replaced": report.replaced, "lost": report.lost}, lines)
+        unknown = f"neither {mark} nor {marks_path(backup)} is of this store: what was lost is not known"
+        yield unknown + (", so nothing will be recorded" if record_loss else "")
+        return
+    if not report.lost and report.mark is not None:
+        yield f"no acknowledged event is missing, according to {report.mark}"
+    for stream, events in report.lost.items():
+        were = "event was" if events == 1 else "events were"
+        yield f"stream {stream}: {events:,} {were} acknowledged after the backup, and missing in it"
+    if report.lost and record_loss:
+        yield "the next start records this in the log"
+    elif report.lost:
+        old, new, store = (shlex.quote(str(path)) for path in (report.mark, mark, report.path))
+        copy = f"cp {old} {new} && chown --reference={store} {new}"
+        yield f"this is not recorded in the log; to record it, run this before the next start: {copy}"
 
 
 def _check_file(store: str) -> Path:
@@ -141,6 +175,14 @@ def _check_file(store: str) -> Path:
         hint = "back up a database with the tools of PostgreSQL: see docs/howto/backup-restore.md"
         raise InputError(f"{name_store(store)}: --store must be a file; {hint}")
     return Path(store)
+
+
+def _check_exists(path: Path) -> Path:
+    from windvane.service.store import StoreError
+
+    if not path.exists():
+        raise blame_input(StoreError(path.resolve(), "no_store", "the store does not exist"))
+    return path
 
 
 @contextlib.contextmanager

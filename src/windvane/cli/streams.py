@@ -1,8 +1,9 @@
-"""The command ``streams`` and its subcommands: list, compact, archive, unarchive, delete, copy, move."""
+"""The command ``streams`` and its subcommands: list, configure, compact, archive, unarchive, delete, copy, move."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ import typer
 from windvane.cli import FAILED, InputError
 from windvane.cli.commands import Group
 from windvane.cli.console import Answer, Table
-from windvane.cli.options import DEFAULT_STORE, EarlyStore
-from windvane.cli.stores import open_store
+from windvane.cli.options import ChosenStore, EarlyConfig, EarlyStore
+from windvane.cli.stores import blame_input, open_store
+from windvane.cli.stream_changes import Changes, change, describe
 from windvane.cli.stream_copies import copy, move
 from windvane.errors import WindvaneError
 from windvane.records import to_plain
@@ -28,14 +30,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived")  # codes of problems caused by the input
+WRONG_INPUT_CODES = ("unknown-stream", "no-retention", "archived", "invalid")  # codes of problems caused by the input
 TOKEN_HINTS = {
     "no-token": "the service needs a token: set the variable WINDVANE_TOKEN",
     "wrong-token": "the service does not know the token in the variable WINDVANE_TOKEN",
     "read-only-token": "the token in the variable WINDVANE_TOKEN is read-only",
 }
 LISTED = ("name", "title", "created", "archived", "events", "retention", "removed")
-HELP = """List, compact, archive, delete, copy and move streams.
+HELP = """List, configure, compact, archive, delete, copy and move streams.
 
 With --url, a running service does the work; the token comes from the variable WINDVANE_TOKEN. Without --url, the
 command opens the store itself, and fails if a server has it open. Only "list" also works beside a server. Streams in
@@ -56,18 +58,20 @@ _URL_HELP = "Address of a running service that does the work, instead of --store
 
 
 def _refuse_both(context: typer.Context, url: str | None) -> str | None:
-    """Raise if both --url and --store were given: it would be unclear which of the two to change."""
-    source = context.get_parameter_source("store")
-    if url is not None and source is not None and source.name == "COMMANDLINE":
-        raise InputError("--url and --store must not be given together: a service has its own store")
+    """Raise if --url and --store or --config were given: it would be unclear which of the two to change."""
+    for other in ("store", "config"):
+        source = context.get_parameter_source(other)
+        if url is not None and source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"--url and --{other} must not be given together: a service has its own store")
     return url
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(ChosenStore):
     """Where the streams are: in a store, or at the address of a service."""
 
-    store: EarlyStore = DEFAULT_STORE
+    store: EarlyStore = None
+    config: EarlyConfig = None
     url: Annotated[str | None, typer.Option("--url", help=_URL_HELP, show_default=False, callback=_refuse_both)] = None
 
     def ask(self, call: Callable[[Client], T], work: Callable[[Engine], Awaitable[T]]) -> T:
@@ -80,12 +84,13 @@ class Place:
             if self.url is not None:
                 with Client(self.url) as client:
                     return call(client)
+            store, _ = self.find()
             try:
-                return run_offline(self.store, work)
+                return run_offline(store, work)
             except StoreError as error:
-                is_served = error.code == "in_use" and not is_postgres(self.store)
-                hint = "; or pass the address of the server as --url" if is_served else ""
-                raise InputError(f"{error}{hint}") from None
+                if error.code == "in_use" and not is_postgres(store):
+                    raise InputError(f"{error}; or pass the address of the server as --url") from None
+                raise blame_input(error) from None
 
 
 @contextlib.contextmanager
@@ -107,7 +112,8 @@ def _translate_errors() -> Iterator[None]:
 def list_streams(place: Place) -> Answer:
     """List the streams with their state, their retention, and the number of stored and of removed events.
 
-    This works while a server uses the store. A stream that cannot be recovered is listed with the reason.
+    This works while a server uses the store. A stream that cannot be recovered is listed with the reason. With --json,
+    "events" is the number of the last event, which counts removed ones.
 
     Examples:
       windvane streams list --store windvane.db
@@ -117,7 +123,7 @@ def list_streams(place: Place) -> Answer:
 
     where = place.url
     if place.url is None:
-        where, streams, unavailable = _read_streams(place)
+        where, streams, unavailable = _read_streams(place.find()[0])
     else:
         with _translate_errors(), Client(place.url) as client:
             streams = [{name: getattr(stream, name) for name in LISTED} for stream in client.streams()]
@@ -129,19 +135,19 @@ def list_streams(place: Place) -> Answer:
         left = stream["events"] - removed
         rows.append([stream["name"], state, stream["retention"] or "forever", f"{left:,}", f"{removed:,}"])
     rows += [[name, f"not recovered: {reason}", "", "", ""] for name, reason in unavailable.items()]
-    columns = ["stream", "state", "retention", "events", "removed"]
+    columns = ["stream", "state", "retention", "stored", "removed"]
     document = {"streams": to_plain(streams), "unavailable": [{"name": n, "reason": r} for n, r in unavailable.items()]}
     return Answer(document, [Table(columns, rows, f"Streams of {where}", left=3)])
 
 
-def _read_streams(place: Place) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+def _read_streams(store: str) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
     """Return the name of a store, its streams, and the reasons why others cannot be recovered."""
     from windvane.service.recovery import rebuild_stream
     from windvane.service.store import STORE_ERRORS
     from windvane.service.stream_state import ReplayError
 
     streams, unavailable = list[dict[str, Any]](), dict[str, str]()
-    with open_store(place.store, read_only=True) as opened:
+    with open_store(store, read_only=True) as opened:
         try:
             for row in sorted(opened.read_streams(), key=lambda row: str(row.name)):
                 try:
@@ -177,6 +183,22 @@ def compact(place: Place, name: OptionalName = None) -> Answer:
     done = place.ask(call, work)
     rows = [[each.stream, f"{each.removed:,}", f"{each.left:,}"] for each in done]
     return Answer({"compactions": done}, [Table(["stream", "removed", "left"], rows)])
+
+
+def configure(name: Name, changes: Changes, place: Place) -> Answer:
+    """Change settings of a stream while it runs. Those that are not named stay as they are.
+
+    These are the settings that PATCH /v1/streams/NAME can change. Others take a refit, or a new stream.
+
+    Examples:
+      windvane streams configure homepage --retention 30d --url http://127.0.0.1:8000
+      windvane streams configure homepage --reward-timeout 1h --default-reward 0 --store windvane.db
+    """
+    wanted = changes.read()
+    info = place.ask(lambda client: client.configure(name, **wanted), lambda engine: change(engine, name, wanted))
+    settings = describe(info, wanted)
+    lines = [[setting, json.dumps(value)] for setting, value in settings.items()]
+    return Answer({"name": name, "settings": settings}, [Table(["setting", "value"], lines, f"Stream {name}", left=2)])
 
 
 def archive(name: Name, place: Place) -> Answer:
@@ -241,7 +263,7 @@ def delete(
 streams = Group(
     HELP,
     {
-        "list": list_streams, "compact": compact, "archive": archive, "unarchive": unarchive, "delete": delete,
-        "copy": copy, "move": move,
+        "list": list_streams, "configure": configure, "compact": compact, "archive": archive, "unarchive": unarchive,
+        "delete": delete, "copy": copy, "move": move,
     },
 )  # fmt: skip

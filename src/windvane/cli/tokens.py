@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import shlex
 from typing import Annotated
 
 import typer
 
+from windvane.cli import InputError
 from windvane.cli.commands import Group
 from windvane.cli.console import Answer, Table, remark
-from windvane.cli.options import DEFAULT_STORE, Store
+from windvane.cli.options import ChosenStore
 from windvane.cli.stores import open_store
 from windvane.errors import ArgumentError
+from windvane.records import to_datetime, to_plain
 
 LONGEST_NAME = 200  # characters
 HELP = """Add, list and remove the tokens with which clients authenticate.
@@ -19,10 +21,13 @@ HELP = """Add, list and remove the tokens with which clients authenticate.
 A running server notices changes within a second. On loopback, authentication is off until the first token is added.
 Removing the last token does not turn it off again; "windvane token open" does.
 
+The store is that of --store, of the variable WINDVANE_STORE, or of the file of --config; else windvane.db in the
+current folder, if it exists.
+
 Examples:
-  windvane token add shop
-  windvane token list
-  windvane token remove shop
+  windvane token add shop --store windvane.db
+  windvane token list --config /etc/windvane/service.toml
+  windvane token remove shop --store windvane.db
 """
 
 
@@ -31,22 +36,30 @@ Name = Annotated[str, typer.Argument(help="The name of the token: who uses it.",
 
 def add(
     name: Name,
+    store: ChosenStore,
     read_only: Annotated[bool, typer.Option("--read-only", help="Make a token that can only read.")] = False,
-    store: Store = DEFAULT_STORE,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Make a token that can only read /metrics.")] = False,
 ) -> Answer:
     """Add a token, and print its secret.
 
-    The store holds only a hash of the secret, so it cannot be printed again.
+    The store holds only a hash of the secret, so it cannot be printed again. A store that is named is created if it
+    does not exist.
 
     Examples:
-      windvane token add shop
+      windvane token add shop --store windvane.db
       windvane token add dashboard --read-only --store windvane.db
+      windvane token add prometheus --metrics --store windvane.db
     """
     from windvane.service.http.access import create_token
 
     _check_name(name)
-    with open_store(store, create=True) as opened:
-        secret = create_token(opened.tokens, name, full=not read_only)
+    if any(character.isspace() for character in name):
+        raise ArgumentError("name", name, "a name without spaces")
+    if read_only and metrics:
+        raise InputError("--read-only and --metrics must not be given together: --metrics is the smaller right")
+    place, is_named = store.find()
+    with open_store(place, create=is_named) as opened:
+        secret = create_token(opened.tokens, name, full=not read_only, metrics_only=metrics)
     if secret is None:
         hint = "remove that token first, or use another name"
         raise ArgumentError("name", name, "a name that no token has", hint=hint)
@@ -54,21 +67,21 @@ def add(
     return Answer({"name": name, "token": secret}, [secret])
 
 
-def list_tokens(store: Store = DEFAULT_STORE) -> Answer:
-    """List the names and rights of the tokens.
+def list_tokens(store: ChosenStore) -> Answer:
+    """List the names and rights of the tokens, and when they were added (UTC).
 
     Example:
       windvane token list --store windvane.db
     """
-    with open_store(store) as opened:
+    with open_store(store.place) as opened:
         tokens = opened.tokens.read()
-    rows = [(token.name, "full" if token.full else "read", token.created) for token in tokens]
-    lines = [[name, rights, time.strftime("%Y-%m-%d %H:%M", time.localtime(at))] for name, rights, at in rows]
+    rows = [(token.name, token.rights, to_plain(to_datetime(token.created))) for token in tokens]
+    lines = [[shlex.quote(name), rights, f"{at[:19]}Z"] for name, rights, at in rows]
     document = {"tokens": [{"name": name, "rights": rights, "created": at} for name, rights, at in rows]}
     return Answer(document, [Table(["token", "rights", "created"], lines, f"Tokens of {opened.name}", left=3)])
 
 
-def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:
+def remove(name: Name, store: ChosenStore) -> Answer:
     """Remove a token.
 
     It cannot be brought back. A running server rejects it within a second.
@@ -77,7 +90,7 @@ def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:
       windvane token remove shop --store windvane.db
     """
     _check_name(name)
-    with open_store(store) as opened:
+    with open_store(store.place) as opened:
         if not opened.tokens.remove(name):
             raise ArgumentError("name", name, "the name of a token")
         is_last = not opened.tokens.read()
@@ -86,7 +99,7 @@ def remove(name: Name, store: Store = DEFAULT_STORE) -> Answer:
     return Answer({"removed": name})
 
 
-def turn_off_authentication(store: Store = DEFAULT_STORE) -> Answer:
+def turn_off_authentication(store: ChosenStore) -> Answer:
     """Remove all tokens, and turn authentication off.
 
     Then a server on loopback accepts every request, and one on another address does not start.
@@ -94,7 +107,7 @@ def turn_off_authentication(store: Store = DEFAULT_STORE) -> Answer:
     Example:
       windvane token open --store windvane.db
     """
-    with open_store(store) as opened:
+    with open_store(store.place) as opened:
         opened.tokens.remove_all()
     return Answer({"open": True})
 
