@@ -43,6 +43,7 @@ def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "generate.py", folder / "tools")
     shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "CITATION.cff", folder)
     (folder / "src").symlink_to(folder)
     python(folder, str(folder / "tools" / "generate.py"))
     return folder
@@ -124,7 +125,7 @@ def test_contributing_names_files_that_exist() -> None:
     paths = [quoted for quoted in re.findall(r"`([^`\n]+)`", text) if re.fullmatch(r"[\w/]+/[\w.]+", quoted)]
     assert len(paths) >= 5
     for path in paths:
-        assert (ROOT / path).exists(), path
+        assert path.startswith("build/") or (ROOT / path).exists(), path  # make docs writes build/docs
 
 
 def test_the_page_about_writing_a_policy_names_methods_that_exist() -> None:

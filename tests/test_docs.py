@@ -97,6 +97,40 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent.parent == ROOT / "docs" and page.name == "index.md"], ids=str
+)
+def test_an_index_lists_every_page_as_a_link(page: Path) -> None:
+    """With its title: a table of contents of the site is no list on GitHub."""
+    text = page.read_text(encoding="utf-8")
+    named = [name for block in re.findall(r"```{toctree}\n:hidden:\n\n(.*?)```", text, re.S) for name in block.split()]
+    pages = {path.stem for path in page.parent.glob("*.md")} | {
+        f"{path.parent.name}/index" for path in page.parent.glob("*/index.md")
+    }
+    assert set(named) == pages - {"index"}
+    links = dict(re.findall(r"^- \[(.+?)\]\(([^)]+)\): \w", text, re.M))
+    for name in named:
+        target = (page.parent / f"{name}.md").resolve()
+        copied = re.match(r"<!-- copy: (\S+) -->", target.read_text(encoding="utf-8"))
+        target = ROOT / copied[1] if copied else target
+        title = target.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        assert (page.parent / links[title]).resolve() == target
+
+
+def test_links_in_the_docs_have_a_text() -> None:
+    """Only the site fills in the title of a page."""
+    assert [page.name for page in PAGES if re.search(r"(?<!\!)\[\]\(", page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name == "api" and page.name != "index.md"],
+    ids=lambda page: page.name,
+)
+def test_generated_pages_say_on_github_that_the_site_shows_them(page: Path) -> None:
+    assert page.read_text(encoding="utf-8").splitlines()[2].startswith('<p class="only-on-github">')
+
+
+@pytest.mark.parametrize(
     "package", sorted(path.parent.name for path in (ROOT / "src" / "windvane").glob("*/__init__.py"))
 )
 def test_the_layout_names_every_module(package: str) -> None:

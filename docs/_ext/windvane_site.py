@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import accessible_pages
+import bibliography_reference
 import cli_reference
 import error_reference
 import route_reference
@@ -32,6 +33,7 @@ WRITERS: dict[str, Callable[[], str]] = {
     "exceptions": error_reference.write_exceptions,
     "problems": error_reference.write_problems,
     "causes": error_reference.write_causes,
+    "bibliography": bibliography_reference.write_bibliography,
 }
 """What stands in place of a line ``<!-- generated: NAME -->``, by name."""
 COPIES = {"CONTRIBUTING.md": "docs/developing/contributing.md", "CHANGELOG.md": "docs/changelog.md"}

@@ -38,5 +38,5 @@ def test_no_name_is_described_twice() -> None:
     names = [name for page in PAGES.glob("*.md") for _, name in DIRECTIVE.findall(page.read_text(encoding="utf-8"))]
     objects = [windvane_site.find_object(name) for name in names]
     twice = {name for name, found in zip(names, objects, strict=True) if sum(found is other for other in objects) > 1}
-    constants = {name for name, directive in list_described().items() if directive == "data"}
+    constants = {name for name, directive in list_described().items() if directive in ("data", "attribute")}
     assert twice - constants == set()

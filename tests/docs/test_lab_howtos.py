@@ -157,9 +157,10 @@ def test_the_results_folder_is_loaded_and_exported(tmp_path: Path) -> None:
     assert len(namespace["runs"]) == 9  # two variants and OFUL, three runs each
     assert set(namespace["results"].summary()["label"]) == {"D-LinUCB γ=0.9", "D-LinUCB γ=0.99", "OFUL"}
     assert (tmp_path / "runs.csv").read_text().count("\n") == 10
-    for command in read_commands(page)[:2]:
+    for command in read_commands(page)[:3]:
         run_shown(page, command, tmp_path)
     assert (tmp_path / "curves.csv").exists()
+    assert r"\pm" in (tmp_path / "table.tex").read_text()
     listed = re.findall(r"^DIR/(\S+)", "".join(read_blocks(page, "text")), re.M)
     found = {re.sub(r"[^/]+\.(parquet|json)$", r"*.\1", name) for name in files(tmp_path / "spec-results")}
     assert found == {*listed, "*.json", ".lock"} - {"manifest.json"}

@@ -6,11 +6,13 @@ import functools
 import io
 import logging
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import revenue
 
 import windvane
 from support.pages import DOCS, LIBRARY_HOWTOS, PageRun, run_page
@@ -146,6 +148,25 @@ def test_rewards_are_held_until_the_timeout() -> None:
     assert (agent.info().counts.held, agent.info().counts.settled) == (0, 1)
 
 
+@pytest.mark.parametrize("learn", ["at_timeout", "early"])
+def test_nothing_is_learned_on_the_first_day(learn: str) -> None:
+    """Also early: 20 rewards of finished decisions must be known first, which here takes most of an hour more."""
+    agent = windvane.Agent(features={"arms": ["a", "b"]}, reward_timeout="1d", default_reward=0.0, learn=learn)
+    first_look = None
+    for minute in range(26 * 60):
+        now = 60.0 * minute
+        decision = agent.decide(now=now)
+        if minute % 2 == 0:
+            agent.reward(decision, 1.0, now=now)
+        assert (decision.prediction == 0.5) == (minute <= 24 * 60), minute
+        if agent.core.early is not None and agent.core.early.model.ages and first_look is None:
+            first_look = minute
+    if learn == "early":  # every other decision has a reward, and the counts fade a little
+        assert first_look is not None
+        assert 40 <= first_look - 24 * 60 <= 45
+    assert agent.info().mean_reward == pytest.approx(0.5, abs=0.02)
+
+
 def test_the_oldest_decisions_are_dropped_and_not_learned() -> None:
     agent = windvane.Agent(features={"arms": ["a", "b"]}, max_pending=50)
     for _ in range(150):
@@ -207,6 +228,53 @@ def test_without_a_range_untried_arms_look_as_if_euros_were_shares() -> None:
         agent.reward(agent.decide(["a"]), 0.0)
         bonuses.append(agent.predict()["b"].bonus)
     assert bonuses[0] > 100 * bonuses[1]
+
+
+RULE = {"counts?": "poisson", "amounts?": "divide|logistic", "gains? (and|or) (a )?loss(es)?": "identity"}
+"""What is recommended for a kind of reward, as regular expressions: in the tables of two pages, and in errors."""
+
+
+@pytest.mark.parametrize("page", ["choose-link-and-bounds", "revenue-and-counts"])
+def test_one_rule_for_the_link_on_all_pages(page: str) -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", (DOCS / "howto" / f"{page}.md").read_text(encoding="utf-8"), re.M)
+    for kind, setting in RULE.items():
+        (advice,) = (advice for reward, advice in rows if re.match(rf"(an? )?{kind}(?![,\w])", reward))
+        assert re.search(setting, advice), (kind, advice)
+        assert not any(re.search(other, advice) for other in {*RULE.values()} - {setting})
+
+
+def test_errors_about_larger_rewards_follow_the_rule() -> None:
+    agent = windvane.Agent(features={"arms": ["a", "b"]})
+    with refuses("value") as by_reward:
+        agent.reward(agent.decide(), 35.0)
+    with refuses("reward_range") as by_range:
+        windvane.Agent(features={"arms": ["a", "b"]}, reward_range=(0, 200))
+    for caught in (by_reward, by_range):
+        amounts, counts, gains = re.split("; |, ", caught.value.hint)
+        assert "divide amounts" in amounts
+        assert ("poisson" in counts, "counts" in counts) == (True, True)
+        assert ("identity" in gains, "gains and losses" in gains) == (True, True)
+
+
+def test_the_identity_link_accepts_every_number_only_without_a_range() -> None:
+    features = {"arms": ["a", "b"]}
+    free = windvane.Agent(features=features, link="identity")
+    assert free.reward(free.decide(), 250.0) == "recorded"
+    bounded = windvane.Agent(features=features, link="identity", reward_range=(0, 200))
+    with refuses("value"):
+        bounded.reward(bounded.decide(), 250.0)
+
+
+def test_the_figures_of_the_page_are_those_of_its_benchmark() -> None:
+    """Its worlds, its caps, and the mean of a capped amount, by simulation."""
+    for means, cap in ((np.array([20.0, 110.0]), 200.0), (np.array([6.0, 20.0]), 60.0)):
+        amounts = np.minimum(np.random.default_rng(0).gamma(2.0, means / 2.0, (200_000, 2)), cap)
+        error = amounts.std(axis=0) / math.sqrt(len(amounts))
+        assert (abs(revenue.expect_capped(means, cap) - amounts.mean(axis=0)) < 5.0 * error).all()
+    for way in revenue.WAYS:
+        played, chance, best, _ = revenue.play("few buy", way, 30, seed=0)
+        assert 0.0 < played <= best
+        assert chance < best
 
 
 # --- priors-from-history ---------------------------------------------------------------------------------------------

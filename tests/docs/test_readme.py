@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from support.pages import ROOT, run_page, run_shown
-from support.service_pages import Shell, read_commands
+from support.service_pages import Shell, parse_documents, read_commands
 from windvane import Client
 from windvane.testing import serve
 
@@ -30,22 +30,22 @@ def test_it_can_be_read_in_ten_minutes() -> None:
 
 def test_the_snippets(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDVANE_URL", client.url)
-    agent, mean_reward = run_page(PAGE).printed
+    agent, counts = run_page(PAGE).printed
     assert agent.startswith("show the banner: ")
     assert "predicted 0.5" in agent
-    assert mean_reward == "1.0\n"
+    assert counts.startswith("Counts(decisions=1, rewards=1, pending=0, held=1, ")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_commands_of_curl(client: Client, tmp_path: Path) -> None:
     (block,) = (block for block in read_commands(PAGE) if "curl " in block)
     shell = Shell(tmp_path, client.url.rpartition(":")[2])
-    (shell.folder / ".curlrc").write_text('fail\nwrite-out = "\\n"\n')
-    answers = shell.run(block).splitlines()
-    created, decision, recorded, stream = (json.loads(line) for line in answers if line.startswith("{"))
+    (tmp_path / ".curlrc").write_text("fail\nsilent\n")
+    ready, created, decision, recorded = parse_documents(shell.run(block))
+    assert ready["status"] == "ready"
     assert created["settings"]["features"]["arms"] == ["red", "blue"]
     assert decision["arm"] in ("red", "blue")
-    assert (recorded["status"], stream["counts"]["settled"]) == ("recorded", 1)
+    assert recorded["status"] == "recorded"
 
 
 def test_the_commands_of_the_lab(tmp_path: Path) -> None:
