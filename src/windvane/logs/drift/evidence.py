@@ -151,8 +151,9 @@ def combine_groups(curves: Array) -> Array:
 
     Examples
     --------
-    >>> combine_groups(np.zeros((3, 1))).tolist()  # E = 1 in every group
-    [0.0]
+    >>> log_e = combine_groups(np.zeros((3, 1)))  # E = 1 in every group
+    >>> np.exp(log_e).round(12).tolist()
+    [1.0]
     """
     with np.errstate(divide="ignore"):
         outside, inside = np.log1p(-SHARES), np.log(SHARES)
