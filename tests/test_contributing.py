@@ -40,8 +40,7 @@ def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry.write_text(
         replace_once(registry.read_text(encoding="utf-8"), last, f'{last}    "{FILE}.{CLASS}",\n'), encoding="utf-8"
     )
-    (folder / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "generate.py", folder / "tools")
+    shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("node_modules"))
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "CITATION.cff", folder)
     (folder / "src").symlink_to(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import generate
 import pytest
+from blocks import replace_block
 from mypy import api
 
 import windvane
@@ -65,10 +66,10 @@ def test_what_is_generated_is_up_to_date() -> None:
 
 
 def test_generating_replaces_the_block_between_the_markers() -> None:
-    assert generate.replace_block("a\nB\nold\nE\nb\n", "B\n", "E\n", "new\n") == "a\nB\nnew\nE\nb\n"
+    assert replace_block("a\nB\nold\nE\nb\n", "B\n", "E\n", "new\n") == "a\nB\nnew\nE\nb\n"
     for text in ("a\n", "B\n", "E\nB\n", "B\nB\nE\n"):
         with pytest.raises(ValueError, match="one line 'B'"):
-            generate.replace_block(text, "B\n", "E\n", "new\n")
+            replace_block(text, "B\n", "E\n", "new\n")
 
 
 def test_every_way_to_a_name_leads_to_the_same_object() -> None:

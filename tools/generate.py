@@ -1,6 +1,7 @@
-"""Write what is derived from the registry of policies and the bibliography: stubs, a table, and citations.
+"""Write what is derived from the registry of policies, leaderboards and bibliography: stubs, tables, and citations.
 
-The stubs and the table in the documentation list the policies; CITATION.cff lists the papers.
+The stubs and the table in the documentation list the policies; CITATION.cff lists the papers. Another table in the
+documentation says which policy is best for what, by the leaderboards of both benchmarks.
 
 ``make generate`` runs it. ``python tools/generate.py --check`` writes nothing and fails if a file is out of date.
 """
@@ -12,11 +13,13 @@ import json
 import sys
 from pathlib import Path
 
+from blocks import POLICY_PAGES, ROOT, markdown_markers, replace_block
+from choices import choices_table
+
 from windvane.bibliography import Reference, read_bibliography
 from windvane.lab.studies.catalogue import markdown_table
 from windvane.policies.registry import REGISTERED
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windvane"
 LONGEST_LINE = 120
 
@@ -69,37 +72,26 @@ def paper_lines(paper: Reference) -> list[str]:
     return [f"  {'-' if place == 0 else ' '} {line}" for place, line in enumerate(lines)]
 
 
-def blocks() -> list[tuple[Path, str, str, str]]:
+def generated_blocks() -> list[tuple[Path, str, str, str]]:
     """Return each generated block: its file, the lines before and after it, and what belongs between them."""
-    python, markdown = (
-        ("# policies:begin\n", "# policies:end\n"),
-        ("<!-- policies:begin -->\n", "<!-- policies:end -->\n"),
-    )
+    python = ("# policies:begin\n", "# policies:end\n")
     note = "# Generated from registry.py by `make generate`.\n"
     return [
         (PACKAGE / "policies" / "__init__.pyi", *python, note + "\n".join(policies_stub_lines()) + "\n"),
         (PACKAGE / "__init__.pyi", *python, note + "\n".join(package_stub_lines()) + "\n"),
-        (ROOT / "docs" / "reference" / "policies" / "index.md", *markdown, markdown_table()),
+        (POLICY_PAGES / "index.md", *markdown_markers("policies"), markdown_table()),
+        (POLICY_PAGES / "index.md", *markdown_markers("choices"), choices_table()),
         (ROOT / "CITATION.cff", "# references:begin\n", "# references:end\n", "\n".join(citation_lines()) + "\n"),
     ]
 
 
-def replace_block(text: str, begin: str, end: str, content: str) -> str:
-    """Return ``text`` with what stands between the lines ``begin`` and ``end`` replaced by ``content``."""
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ValueError(f"there must be one line {begin.strip()!r} and, after it, one line {end.strip()!r}")
-    return text[: text.index(begin)] + begin + content + text[text.index(end) :]
-
-
 def stale_files() -> dict[Path, str]:
     """Return the files that are out of date, with what they should contain."""
-    stale = {}
-    for path, begin, end, content in blocks():
-        text = path.read_text(encoding="utf-8")
-        wanted = replace_block(text, begin, end, content)
-        if wanted != text:
-            stale[path] = wanted
-    return stale
+    wanted: dict[Path, str] = {}
+    for path, begin, end, content in generated_blocks():
+        text = wanted.get(path) or path.read_text(encoding="utf-8")
+        wanted[path] = replace_block(text, begin, end, content)
+    return {path: text for path, text in wanted.items() if text != path.read_text(encoding="utf-8")}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,70 @@
+"""The table that says which policy to use: for each need, the best policy of both leaderboards that meets it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from blocks import POLICY_PAGES, table
+from leaderboards import Standing, read_standings
+
+from windvane.policies.base import Policy
+from windvane.policies.registry import POLICIES
+
+Kind = type[Policy]
+
+
+def asks_only(*known: str) -> Callable[[Kind], bool]:
+    """Whether a policy asks for nothing but ``known``, besides S, L, sigma and the link."""
+    return lambda policy: set(policy.card.needs.replace("nothing", "").split(", ")) <= {"", *known}
+
+
+def is_proved_under_drift(policy: Kind) -> bool:
+    guarantee = policy.card.guarantee
+    return "theta* fixed" not in guarantee and not guarantee.startswith(("none", "claimed"))
+
+
+def is_proved_at_rest(policy: Kind) -> bool:
+    return "theta* fixed" in policy.card.guarantee
+
+
+def has_constant_cost(policy: Kind) -> bool:
+    """Whether neither the rounds so far nor those in memory are part of the cost of a round."""
+    return re.search(r"\bt\b|memory|window|\bH\b|\bM\b|rejected|per lane", policy.card.cost) is None
+
+
+NEEDS: dict[str, Callable[[Kind], bool]] = {
+    "no setting that you would have to guess": asks_only(),
+    "a proof under drift, and you know T and B_T": is_proved_under_drift,
+    "a proof under drift, and you know only T": lambda p: is_proved_under_drift(p) and asks_only("T")(p),
+    "a proof for a parameter that never changes": is_proved_at_rest,
+    "a linear model of the rewards": lambda p: p.card.rewards == "linear",
+    "a cost per round that does not grow": has_constant_cost,
+    "the same, without the default policy": lambda p: has_constant_cost(p) and p.name != "AdaptiveGLMUCB",
+    "random choices, to evaluate other policies later": lambda p: p.is_randomised,
+    "an alarm at each change": lambda p: p.card.forgetting == "detection",
+}
+
+
+def find_page(policy: str) -> str:
+    """Return the page that describes a policy: the first that has its name in a heading, or first in a row or item."""
+    pattern = re.compile(rf"^(\| |# |- \*\*){re.escape(policy)}(?![-\w])", re.M)
+    pages = (path for path in sorted(POLICY_PAGES.glob("*.md")) if path.stem != "index")
+    return next(path.name for path in pages if pattern.search(path.read_text(encoding="utf-8")))
+
+
+def best_of(standings: Mapping[str, Standing], meets: Callable[[Kind], bool]) -> str:
+    """Return the cell of the best policy on a leaderboard that meets a need."""
+    suited = [row for row in standings.values() if meets(POLICIES[row.policy])]
+    if not suited:
+        return "–"
+    best = min(suited, key=lambda row: row.rank)
+    return f"[{best.policy}]({find_page(best.policy)}) {best.score:.2f} (worst {best.worst:.1f})"
+
+
+def choices_table() -> str:
+    """Return the table: a line for each need, a column for each leaderboard."""
+    drift, rest = read_standings("drift"), read_standings("stationary")
+    rows = [["you need", "best in worlds that drift", "best in worlds at rest"]]
+    rows += [[need, best_of(drift, meets), best_of(rest, meets)] for need, meets in NEEDS.items()]
+    return table(rows)
