@@ -32,8 +32,10 @@ def test_the_registry_knows_policies_by_their_papers_names() -> None:
         assert get_policy(name) is policy
         assert policy.name == name
         assert all(policy.card)
-    with refuses("name", value="LinUCB"):
+    with refuses("name", value="LinUCB", hint="did you mean 'dLinUCB'?"):
         get_policy("LinUCB")
+    with refuses("name", value="nobody", hint="`windvane policies` lists them"):
+        get_policy("nobody")
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -18,7 +18,7 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.policies.registry import POLICIES, Signature
+from windvane.policies.registry import POLICIES, Signature, describe_unknown_policy
 
 DEFAULT_LINK, DEFAULT_SIGMA = "logistic", 0.5
 LARGER_REWARDS = (
@@ -202,7 +202,7 @@ def find_policy_class(policy: str | type[Policy]) -> type[Policy]:
     if isinstance(policy, str):
         name = AdaptiveGLMUCB.name if policy == "adaptive" else policy
         if name not in POLICIES:
-            raise ArgumentError("policy", policy, f'"adaptive", a class, or one of {", ".join(POLICIES)}')
+            raise describe_unknown_policy("policy", policy, '"adaptive", a class, or the name of a policy')
         policy = POLICIES[name]
     if not (isinstance(policy, type) and issubclass(policy, Policy) and hasattr(policy, "name")):
         raise ArgumentError("policy", policy, "the name of a policy, or a policy class")

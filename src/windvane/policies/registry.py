@@ -11,6 +11,7 @@ import functools
 import inspect
 import pkgutil
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from windvane.errors import ArgumentError
@@ -107,8 +108,15 @@ def get_policy(name: str) -> type[Policy]:
     'OFUL'
     """
     if name not in POLICIES:
-        raise ArgumentError("name", name, f"one of {', '.join(POLICIES)}")
+        raise describe_unknown_policy("name", name, "the name of a policy")
     return POLICIES[name]
+
+
+def describe_unknown_policy(argument: str, name: str, expected: str) -> ArgumentError:
+    """Return the error for a name that no policy has; there are too many policies to list them in a message."""
+    close = get_close_matches(name, POLICIES, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "`windvane policies` lists them"
+    return ArgumentError(argument, name, expected, hint=hint)
 
 
 class Signature:
