@@ -11,7 +11,7 @@ import pytest
 
 from support.cases import CASES, CONTRACT, MASTERS, SHORT_BLOCKS, Case
 from support.policies import ESTIMATES, same_estimates
-from support.refusals import refuses
+from support.refusals import rejects
 from support.worlds import LaneWorld, play, same_state
 from windvane import BVDGLMUCB, GLMUCB, OFUL, POLICIES, Ball, DLinUCB, Sphere, check_policy, checks, get_policy
 
@@ -32,10 +32,9 @@ def test_the_registry_knows_policies_by_their_papers_names() -> None:
         assert get_policy(name) is policy
         assert policy.name == name
         assert all(policy.card)
-    with refuses("name", value="LinUCB", hint="did you mean 'dLinUCB'?"):
-        get_policy("LinUCB")
-    with refuses("name", value="nobody", hint="`windvane policies` lists them"):
-        get_policy("nobody")
+    for wrong, hint in (("LinUCB", "did you mean 'dLinUCB'?"), ("nobody", "`windvane policies` lists them")):
+        with rejects("name", value=wrong, hint=hint):
+            get_policy(wrong)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
