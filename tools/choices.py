@@ -55,7 +55,8 @@ def find_page(policy: str) -> str:
 
 def best_of(standings: Mapping[str, Standing], meets: Callable[[Kind], bool]) -> str:
     """Return the cell of the best policy on a leaderboard that meets a need."""
-    suited = [row for row in standings.values() if meets(POLICIES[row.policy])]
+    recommended = [row for row in standings.values() if row.policy in POLICIES]  # others have settings of their own
+    suited = [row for row in recommended if meets(POLICIES[row.policy])]
     if not suited:
         return "–"
     best = min(suited, key=lambda row: row.rank)

@@ -82,7 +82,8 @@ def stationary(
 ) -> Answer:
     """Run every policy in worlds where nothing moves (d = 2, 10 and 50), and print a leaderboard.
 
-    It shows what protection against drift costs where there is none. Policies that ask for the drift are told 0. Runs
+    It shows what protection against drift costs where there is none. Policies that ask for the drift are told 0; some
+    run again, expecting the drift of the paper's experiment. Runs
     and horizon depend on --quick. Repeat the command to continue a stopped run.
 
     Examples:

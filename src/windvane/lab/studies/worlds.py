@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from windvane import environments as env
 from windvane.arguments import Array, check_choice, check_whole
-from windvane.lab.spec.experiment_spec import EnvironmentSpec, Spec
+from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.studies.benchmarks import LANES, choose_policies
 
 RECORD = 100  # rounds kept of a run: enough for a curve
@@ -50,6 +50,7 @@ class WorldBenchmark:
     """Every policy in a set of worlds.
 
     ``recipe`` is its name in the recipe of its results, and ``shortest`` the smallest horizon of its worlds.
+    ``variants``: policies with settings of their own, beside the registered ones.
     """
 
     recipe: str
@@ -59,6 +60,7 @@ class WorldBenchmark:
     whole: Sizes
     quick: Sizes
     shortest: int = 1
+    variants: Sequence[PolicySpec] = ()
 
     def build_spec(
         self,
@@ -77,7 +79,7 @@ class WorldBenchmark:
         places = [(name, dim) for dim, names in self.dims.items() for name in chosen if name in names]
         environments = [self.worlds[name].build_spec(name, T, dim) for name, dim in places]
         return Spec(
-            environments, choose_policies(policies, environments, horizon=T, seed=seed),
+            environments, choose_policies(policies, environments, self.variants, horizon=T, seed=seed),
             runs=sizes.runs if runs is None else runs, horizon=T, seed=seed, title=self.title, record=RECORD,
             lanes_per_cell=LANES,
         )  # fmt: skip
