@@ -13,8 +13,10 @@ from support.expansions import SMALL
 from support.worlds import ball, draw_reward, same_state, turning_theta
 from windvane.estimation import Discount, Expansion, MaximumLikelihoodEstimator
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2
+from windvane.links import CustomLink
 
 EXACT = Expansion()
+OWN_LINK = CustomLink("own", lambda z: 1 / (1 + np.exp(-z)), lambda z: 1 / (2 + np.exp(z) + np.exp(-z)))
 by_link = pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
 by_shape = pytest.mark.parametrize(("dim", "order"), [(1, 10), (2, 4), (2, 10), (3, 6), (5, 6), (10, 4)])
 
@@ -235,6 +237,39 @@ def test_a_loaded_state_goes_on_bit_for_bit_in_the_middle_of_an_expansion(rounds
         assert same_state(access.save(original), access.save(used))
 
 
+@pytest.mark.parametrize(
+    ("dim", "link"),
+    [(2, "logistic"), (12, "logistic"), (2, OWN_LINK)],
+    ids=["short memory", "12 dimensions", "custom link"],
+)
+def test_a_state_can_be_loaded_however_often_weights_were_rescaled(dim: int, link: Any) -> None:
+    """Without expansions: gamma = 0.5, so that weights are rescaled every 433 rounds."""
+    estimator = access.make_estimator(dim, gamma=0.5, link=link)
+    for start in range(0, 2400, 300):
+        feed(estimator, [0], range(start, start + 300), dim, solve_every=50)
+        access.load(access.make_estimator(dim, gamma=0.5, link=link), access.save(estimator))
+    estimator.advance(1e6)  # and if nothing is left
+    access.load(access.make_estimator(dim, gamma=0.5, link=link), access.save(estimator))
+
+
+def test_late_rewards_keep_no_state_from_being_loaded() -> None:
+    """Every state of a life in which the limits of the expansions move forward and back, beside late rewards."""
+    original, loaded = (make_lanes([0.9995], Expansion(10, 8, 100, 64)) for _ in range(2))
+    moved_back, limit = 0, 0
+    for t in range(700):
+        late = 30.0 if t % 5 == 0 and t > 40 else 0.0
+        x = ball(np.random.default_rng(t), (1,), 2)
+        for estimator in (original, loaded):
+            estimator.advance()
+            estimator.observe(x, float(t % 3 == 0), age=late)
+            estimator.solve()
+        limit, before = int(original.record["edge"][0, 0] - original.record["start"][0]), limit
+        moved_back += limit < before
+        access.load(loaded, access.save(original))
+        assert same_state(access.save(original), access.save(loaded))
+    assert moved_back
+
+
 def test_reading_does_not_build() -> None:
     read, unread = make_lanes([0.999]), make_lanes([0.999])
     for t in range(400):
@@ -256,6 +291,7 @@ def test_a_reset_lane_forgets_its_expansions() -> None:
 def test_short_memories_windows_and_custom_links_are_summed_exactly() -> None:
     assert access.make_estimator(2, window=1e4).expansion == EXACT
     assert access.make_estimator(11, gamma=0.999).expansion == EXACT
+    assert access.make_estimator(2, gamma=0.999, link=OWN_LINK).expansion == EXACT
     estimator = access.make_estimator(2, gamma=0.9)
     feed(estimator, [0], range(700), 2)
     assert access.save(estimator)["expansions"].size == 0

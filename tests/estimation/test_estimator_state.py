@@ -56,6 +56,12 @@ def test_a_bad_state_is_refused_and_changes_nothing(what: str) -> None:
     access.load(estimator, access.save(estimator))  # it was good before
 
 
+def test_a_window_needs_decisions_in_order() -> None:
+    estimator = make_kind("window", 9)
+    spoilt = spoil("history", lambda history: history[:, :, ::-1])(access.save(estimator))
+    refuses_unchanged(estimator, "state['history']", lambda: access.load(estimator, spoilt))
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarm to end a hang on this platform")
 def test_no_state_of_another_kind_is_let_in() -> None:
     """A window cannot have a gamma other than 1; an estimator without memory takes no history."""

@@ -69,7 +69,6 @@ BAD_ESTIMATOR_STATES: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
     "a history without weights": ("history", lambda history: history[:, :-1]),
     "a history that is one number": ("history", lambda history: history[0, 0, 0]),
     "a feature not finite": ("history", put(0, 0, 0, value=NAN)),
-    "decisions out of order": ("history", lambda history: history[:, :, ::-1]),
     "a decision in the future": ("history", put(0, TIME, 8, value=1e6)),
 }
 

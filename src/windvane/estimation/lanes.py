@@ -230,9 +230,8 @@ class LaneRows(KernelState):
         gamma, window, now = fields["gamma"], fields["window"], fields["now"]
         has_window, is_used = np.isfinite(self.record["window"]), np.arange(longest) < count[:, None]
         times = np.where(is_used, history[:, d + 2], now[:, None])
-        # Late rewards wait behind the expanded observations, so these are in the order in which they were expanded.
-        is_ordered = np.arange(longest) < np.maximum(fields["edge"][:, :1], fields["built"].max(axis=1)[:, None])
-        is_ordered |= np.diff(times, axis=1, append=now[:, None]) >= 0
+        # Only a window relies on the order. Elsewhere, late rewards wait behind the observations that are expanded.
+        is_ordered = ~has_window[:, None] | (np.diff(times, axis=1, append=now[:, None]) >= 0)
         is_sorted = is_ordered.all() and (times <= now[:, None]).all() and (history[:, d] >= 0)[is_used].all()
         for name, is_possible, expected in (
             ("history", longest == 0 or self.remembers, "empty: this estimator stores no observations"),
@@ -243,7 +242,11 @@ class LaneRows(KernelState):
             *((name, fields[name] >= 0, "at least 0") for name in ("dropped", "strayed", "removals")),
             ("status", np.isin(fields["status"], range(FRESH, LOST + 1)), "0, 1 or 2"),
             ("count", (count >= 0) & (count <= longest), "between 0 and the length of the history"),
-            ("history", is_sorted, "sorted by time and not in the future, with weights at least 0"),
+            (
+                "history",
+                is_sorted,
+                "not in the future, in order with a window, with weights at least 0",
+            ),
             *self._check_expansions(fields),
         ):
             if not np.all(is_possible):

@@ -90,6 +90,11 @@ def _leave_behind(lane: np.void) -> None:
     if start == lane["end"]:
         for number in range(LEVELS):
             lane["built"][number] = NOT_BUILDING
+    is_used = False
+    for number in range(LEVELS):
+        is_used = is_used or lane["anchored"][number] == 1 or lane["built"][number] != NOT_BUILDING
+    if not is_used:  # no tensor waits for it, and a product of many factors would underflow
+        lane["owed"] = 1.0
 
 
 @compiled_inner
