@@ -31,7 +31,8 @@ class World:
     """An agent or a policy, aged by playing, in a world whose parameter turns to and fro every ``turn`` rounds.
 
     With ``repeats`` the same offers and clicks come again and again, as in ``benchmarks/service.py``: the estimate
-    then leaves the ball, and every decision needs a projection.
+    then leaves the ball, and every decision needs a projection. ``length`` is that of theta*, for S = 1: the world of an
+    agent whose S is too small.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class World:
         turn: int = TURN,
         repeats: int = 0,
         before: int = 0,
+        length: float = 1.0,
     ) -> None:
         self.kind, self.dim, self.K, self.lanes, self.t = kind, dim, K, lanes, 0
-        self.turn, self.repeats = turn, repeats
+        self.turn, self.repeats, self.length = turn, repeats, length
         self.rng = np.random.default_rng([dim, K])
         if kind == "agent":
             self.agent = windvane.Agent(dim=dim, policy="BVD-GLM-UCB", gamma=gamma)
@@ -81,7 +83,7 @@ class World:
     def theta(self) -> np.ndarray:
         phase = self.t % (2 * self.turn)
         self.t += 1
-        return theta_star(min(phase, 2 * self.turn - phase), self.turn, self.dim)
+        return self.length * theta_star(min(phase, 2 * self.turn - phase), self.turn, self.dim)
 
     def play(self, pairs: int) -> list[float]:
         """Play and return the processor seconds of each decision with its reward."""
@@ -182,7 +184,12 @@ def main() -> None:
     def agent(gamma: float, age: int, **world: Any) -> dict[str, Any]:
         return {"kind": "agent", "dim": 10, "K": 20, "gamma": gamma, "lanes": 1, "age": age, **world}
 
-    for what, world in (("theta* turns", {}), ("offers repeat", {"turn": 10**9, "repeats": 500})):
+    worlds: dict[str, dict[str, Any]] = {
+        "theta* turns": {},
+        "offers repeat": {"turn": 10**9, "repeats": 500},
+        "theta* far outside the ball": {"length": 2.5},
+    }
+    for what, world in worlds.items():
         players = {
             "new": (new, agent(0.999, young, **world)),
             "new, older": (new, agent(0.999, young, before=before, **world)),

@@ -7,7 +7,7 @@ loopback. The versions take turns, and who is first changes, so that noise of th
 median over the repeats, with its range. "ok": no repeat was slower; "MISS": all were; "open": the repeats disagree.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20, gamma = 0.999 after
-20,000 rounds, 1 to 256 connections. BVD-GLM-UCB: the cost grows with the memory. OnePassGLM: it does not.
+20,000 rounds, 1 to 256 connections. BVD-GLM-UCB remembers 20,000 rounds, OnePassGLM none.
 AdaptiveGLMUCB: the default policy. UniformRandom: everything but the model.
 
 What limits the new version: the share of the time that the disk takes is what a second server saves whose store is in

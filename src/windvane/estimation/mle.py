@@ -35,7 +35,9 @@ unless its weight compensates for its age: with a reward of at most sup|mu| it c
 (:mod:`windvane.kernels.expansion`), which are used where a bound proves that dropped and expanded observations together
 move the root by less than ``tolerance``. Everywhere else the whole history is summed. The polynomials are built a few
 observations at a time (:mod:`windvane.kernels.anchors`), so that a round costs about the same whatever the memory. This
-concerns built-in links in up to ten dimensions, without a window. It changes neither what a projection starts from nor
+concerns built-in links in up to ten dimensions, without a window, and points near theta_hat and its projection: where
+theta_hat is far outside the ball, a projection also starts from points that are far from both, where it sums the whole
+history. It changes neither what a projection starts from nor
 the order of observations: theta_hat and its projections are functions of the history, up to the certified error.
 """
 
@@ -145,9 +147,10 @@ class MaximumLikelihoodEstimator(Estimator):
 
     @property
     def root_error(self) -> Array:
-        """A bound on the distance between the last solved theta_hat and the root for the stored history.
+        """A bound on the distance between the last solved theta_hat and the root for the observations it summed.
 
-        It includes the effect of expanded observations.
+        These are the stored ones and, where an expansion still holds some that were dropped since, those as well. With
+        ``truncation_error`` it bounds the distance to the root for all observations.
 
         The bound is for exact arithmetic. Rounding adds an error of order 1e-15 (||b|| + sum w ``|mu|`` L) /
         lambda_min(H), which matters only with extreme weights or almost no regularisation.
