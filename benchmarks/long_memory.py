@@ -31,8 +31,8 @@ class World:
     """An agent or a policy, aged by playing, in a world whose parameter turns to and fro every ``turn`` rounds.
 
     With ``repeats`` the same offers and clicks come again and again, as in ``benchmarks/service.py``: the estimate
-    then leaves the ball, and every decision needs a projection. ``length`` is that of theta*, for S = 1: the world of an
-    agent whose S is too small.
+    then leaves the ball, and every decision needs a projection. ``length`` is that of theta*, for S = 1: what an agent
+    meets whose S is too small.
     """
 
     def __init__(
