@@ -20,12 +20,15 @@ def asks_only(*known: str) -> Callable[[Kind], bool]:
 
 
 def is_proved_under_drift(policy: Kind) -> bool:
-    guarantee = policy.card.guarantee
-    return "theta* fixed" not in guarantee and not guarantee.startswith(("none", "claimed"))
+    """Whether a theorem bounds the regret in terms of B_T, for arms that need not be orthogonal."""
+    cases = [case for case in policy.card.guarantee.split(";") if "orthogonal" not in case]
+    return any(re.search(r"\bB\b", case) and "unknown" not in case for case in cases)
 
 
 def is_proved_at_rest(policy: Kind) -> bool:
-    return "theta* fixed" in policy.card.guarantee
+    """Whether a theorem bounds the regret for a constant parameter, as the policy is by default."""
+    guarantee, doubts = policy.card.guarantee, ("not as printed", "if is_proved", "not checked", "everywhere")
+    return "theta* fixed" in guarantee and not any(doubt in guarantee for doubt in doubts)
 
 
 def has_constant_cost(policy: Kind) -> bool:
@@ -35,8 +38,10 @@ def has_constant_cost(policy: Kind) -> bool:
 
 NEEDS: dict[str, Callable[[Kind], bool]] = {
     "no setting that you would have to guess": asks_only(),
-    "a proof under drift, and you know T and B_T": is_proved_under_drift,
-    "a proof under drift, and you know only T": lambda p: is_proved_under_drift(p) and asks_only("T")(p),
+    "a proof under drift for any arms, and you know T and B_T": lambda p: (
+        is_proved_under_drift(p) and asks_only("T", "B_T")(p)
+    ),
+    "a proof under drift for any arms, and you know only T": lambda p: is_proved_under_drift(p) and asks_only("T")(p),
     "a proof for a parameter that never changes": is_proved_at_rest,
     "a linear model of the rewards": lambda p: p.card.rewards == "linear",
     "a cost per round that does not grow": has_constant_cost,

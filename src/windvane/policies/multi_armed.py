@@ -90,7 +90,9 @@ class DUCB(MultiArmedPolicy, DiscountRule):
     """D-UCB (Garivier and Moulines 2011). Pass ``gamma``, or ``horizon`` and ``switches`` for the recommended one."""
 
     name = "D-UCB"
-    card = Card("a mean per arm", "discount", "T, Gamma_T", "(Gamma T)^(1/2) log T, jumps", "garivier2011", "O(K)")
+    card = Card(
+        "a mean per arm", "discount", "T, Gamma_T", "(Gamma T)^(1/2) log T, jumps, xi > 1/2", "garivier2011", "O(K)"
+    )
     formula = staticmethod(switching_discount)
 
     def scale_bonus(self) -> Array:
@@ -102,7 +104,7 @@ class SWUCB(MultiArmedPolicy, WindowRule):
     """SW-UCB (Garivier and Moulines 2011). Pass ``window``, or ``horizon`` and ``switches`` for the recommended one."""
 
     name = "SW-UCB"
-    card = DUCB.card._replace(forgetting="window", guarantee="(Gamma T log T)^(1/2), jumps")
+    card = DUCB.card._replace(forgetting="window", guarantee="(Gamma T log T)^(1/2), jumps, xi > 1/2")
     formula = staticmethod(switching_window)
 
     def scale_bonus(self) -> Array:

@@ -18,8 +18,9 @@ every round, so there is no ``confidence`` argument (proof: :class:`windvane.the
 ellipsoid of OFUGLB-e contains C_t. At d = 2, t = 3000, delta = 0.05, beta_t^2 is 21.8 for S = 1, where OFULog-r
 (:mod:`windvane.policies.ofulog_r`) has 906.
 
-Guarantee: regret of order d sqrt(T mu'(<x*, theta*>)) + kappa d^2 for the logistic link, up to logarithms, without
-powers of S. None under drift. The likelihood must be right: Bernoulli rewards (or rewards in [0, 1] with mean
+Guarantee of OFUGLB: regret of order d sqrt(T mu'(<x*, theta*>)) + kappa d^2 for the logistic link, up to logarithms,
+without powers of S. The abstract claims it for OFUGLB only; the bonus of OFUGLB-e has a factor sqrt(1 + S), and so has
+what its ellipsoid gives. None under drift. The likelihood must be right: Bernoulli rewards (or rewards in [0, 1] with mean
 mu(<x, theta*>), whose likelihood ratios are super-martingales), Poisson counts, or sigma-sub-Gaussian noise around
 <x, theta*>.
 
@@ -61,7 +62,8 @@ from windvane.state import State, refuse
 from windvane.theory import LikelihoodRatioRadius
 
 NEGLIGIBLE = 1e-9  # relative to beta^2: twice the largest change of the loss by the ridge that makes theta_hat unique
-ORDER = "d (T mu'*)^(1/2) + c_mu^(-1) d^2, theta* fixed"
+FIXED = "theta* fixed"
+ORDER = f"d (T mu'*)^(1/2) + c_mu^(-1) d^2, {FIXED}"
 
 
 class LikelihoodRatioPolicy(LikelihoodSetPolicy):
@@ -148,7 +150,7 @@ class OFUGLBe(LinearIndexPolicy, LikelihoodRatioPolicy):
 
     lam: float | None = None
     name = "OFUGLB-e"
-    card = OFUGLB.card
+    card = OFUGLB.card._replace(guarantee=f"S^(1/2) times that of OFUGLB, {FIXED}, not checked")
 
     def recommend_lam(self) -> float:
         return 1.0 / (8.0 * self.S**2 * (1.0 + self.S * self.L))

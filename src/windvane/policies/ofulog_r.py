@@ -32,7 +32,9 @@ mu'(<x*, theta*>)) + min(kappa d^2, d^2 + the number of plays of detrimental arm
 There is no guarantee under drift, nor, in the statement, for arm sets that change.
 
 What is uncertain: nothing in the rule, which we read in the paper. (The main text prints lam ||theta||^2 without the
-1/2 of the appendix.) The authors' public code bounds ||theta|| by S^2, and its search for each arm ends after 20 steps.
+1/2 of the appendix.) The authors' public code differs: its level comes from log det H and from gamma_t^2 / lam_t, so
+that it is smaller; it updates theta_hat only now and then; it bounds ||theta|| by S^2; and its search for each arm ends
+after 20 steps.
 
 Choices that are ours: for arms of norm up to L the rule is that for x / L with the norm bound S L, so lam_t is L^2 d
 log(1 + t). If ||theta_hat_t|| > S, E_t can be empty; then the minimiser of the loss over the ball takes its place.
