@@ -141,4 +141,4 @@ def test_numbers_before_the_database_was_reached() -> None:
     families = {family.name: family for family in collect_cluster(numbers)}
     assert families["windvane_clock_skew_seconds"].samples == []
     assert [sample.value for sample in families["windvane_cluster_nodes"].samples] == [0]
-    assert [sample.value for sample in families["windvane_forwarded_requests"].samples] == [0, 0, 1]
+    assert [sample.value for sample in families["windvane_forwarded_requests"].samples] == [0, 0, 0, 1]

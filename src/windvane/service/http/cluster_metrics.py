@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.http.other_nodes import OtherNodes
 
-OUTCOMES = ("answered", "unavailable", "no-answer")  # outcomes of a request to another node; "unavailable": status 503
+ForwardOutcome = Literal["answered", "unavailable", "moved", "no-answer"]
+OUTCOMES: tuple[ForwardOutcome, ...] = get_args(ForwardOutcome)
+"""Outcomes of a request to another node: it answered; it answered with status 503; it did not execute the request,
+because the stream has moved; it could not be reached, or did not answer."""
 
 
 class ClusterNumbers(NamedTuple):
@@ -56,7 +59,7 @@ class ClusterNumbers(NamedTuple):
     lease_seconds: float
     skew: float | None
     fenced: int
-    forwarded: Mapping[tuple[str, str], int]
+    forwarded: Mapping[tuple[str, ForwardOutcome], int]
     reachable: Mapping[str, bool]
     streams: Mapping[str, int | None]
 

@@ -27,6 +27,7 @@ from windvane.client.address import Request as Outgoing
 from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, Reply, Transport, get_header
 from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.cluster.shard_map import ShardMap
+from windvane.service.http.cluster_metrics import ForwardOutcome
 from windvane.service.http.exchange import AbortedTransferError
 from windvane.service.logs import current_request
 from windvane.service.problems import Problem
@@ -65,8 +66,8 @@ class Forwarder:
     whether another program was found at an address, and ``has_left`` whether an instance that is not in the map has
     left by itself.
 
-    ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503), "moved"
-    (not executed, because the stream has moved) or "no-answer".
+    ``outcomes`` counts the requests by name of the node and outcome, one of
+    :data:`windvane.service.http.cluster_metrics.OUTCOMES`.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Forwarder:
         has_left: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._secret, self._is_wrong_url, self._has_left = secret, is_wrong_url, has_left
-        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.outcomes: Counter[tuple[str, ForwardOutcome]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
         self._ends: dict[str, float] = {}  # when they end, of nodes that have left the cluster
@@ -175,7 +176,7 @@ class Forwarder:
             detail = f"{place} did not answer, and may have executed the request; retry with the same Idempotency-Key"
             raise (UnansweredError if may_repeat else Problem)("no-answer", detail) from None
 
-    def _count(self, owner: ElsewhereError, outcome: str) -> None:
+    def _count(self, owner: ElsewhereError, outcome: ForwardOutcome) -> None:
         self.outcomes[owner.node, outcome] += 1
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:

@@ -1,0 +1,124 @@
+"""How a node sends requests to other nodes: what it counts, for whom it waits, and which connections it keeps.
+
+The other nodes are sockets that answer what a test tells them to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from fastapi import Request, Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from support.nodes import find_port
+from windvane.service.cluster.placement import ElsewhereError
+from windvane.service.cluster.shard_map import Node, ShardMap
+from windvane.service.http.cluster_metrics import OUTCOMES, ClusterNumbers, collect_cluster
+from windvane.service.http.forwarding import Forwarder
+from windvane.service.problems import Problem
+
+END_SECONDS = 20.0  # far more than any of the tests needs, and far less than a node waits for an answer
+ANSWERS = {
+    "answered": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+    "unavailable": b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}",
+    "moved": b"HTTP/1.1 503 Service Unavailable\r\nx-windvane-moved: 1\r\ncontent-length: 2\r\n\r\n{}",
+    "no-answer": None,  # nobody listens
+}
+
+
+class Other:
+    """Another node: every request gets ``answer``, and the connection stays open."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self.answer, self.port, self.requests = answer, find_port(), 0
+        self.is_gone = asyncio.Event()  # a connection was closed by the other side
+        self.node = Node("instance", "b", f"http://127.0.0.1:{self.port}", "0", 1)
+        self.map = ShardMap.build([self.node], {})
+        self.owner = ElsewhereError(self.node, 0)
+
+    @contextlib.asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        if self.answer is None:
+            yield
+            return
+        tasks: list[asyncio.Task[None]] = []
+        server = await asyncio.start_server(
+            lambda *ends: tasks.append(asyncio.create_task(self._serve(*ends))), "127.0.0.1", self.port
+        )
+        async with server:
+            yield
+            server.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self.answer is not None
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    self.requests += 1
+                    writer.write(self.answer)
+                    await writer.drain()
+        finally:
+            self.is_gone.set()
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+def build_request(method: str = "GET") -> Request:
+    scope = {"type": "http", "method": method, "raw_path": b"/v1/streams/shop", "query_string": b"", "headers": []}
+    return Request(scope)
+
+
+def run(other_answer: bytes | None, work: Callable[[Forwarder, Other], Awaitable[Any]]) -> Forwarder:
+    """Run ``work`` with a forwarder that knows another node."""
+    forwarder = Forwarder(lambda: "secret")
+
+    async def main() -> None:
+        other = Other(other_answer)
+        async with asyncio.timeout(END_SECONDS), other.run():
+            forwarder.note_map(other.map)
+            try:
+                await work(forwarder, other)
+            finally:
+                await forwarder.close()
+
+    asyncio.run(main())
+    return forwarder
+
+
+async def forward(forwarder: Forwarder, other: Other, method: str = "GET") -> Response | Problem:
+    try:
+        return await forwarder.forward(build_request(method), other.owner)
+    except Problem as problem:
+        return problem
+
+
+class Numbers:
+    """The metrics of a node with these outcomes, for a registry."""
+
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._numbers = ClusterNumbers(
+            "a", frozenset(), False, 0, 0, {}, 0.0, None, 0, dict(forwarder.outcomes), {}, {}
+        )
+
+    def collect(self) -> list[Metric]:
+        return list(collect_cluster(self._numbers))
+
+
+@pytest.mark.parametrize("outcome", ANSWERS)
+def test_every_outcome_is_exported(outcome: str) -> None:
+    forwarder = run(ANSWERS[outcome], forward)
+    assert dict(forwarder.outcomes) == {("b", outcome): 1}
+    registry = CollectorRegistry()
+    registry.register(Numbers(forwarder))  # type: ignore[arg-type]
+    lines = [line for line in generate_latest(registry).decode().splitlines() if "forwarded_requests_total{" in line]
+    assert len(lines) == len(OUTCOMES)
+    assert f'windvane_forwarded_requests_total{{node="b",outcome="{outcome}"}} 1.0' in lines
