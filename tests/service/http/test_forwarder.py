@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
@@ -19,7 +20,8 @@ from support.nodes import find_port
 from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.cluster.shard_map import Node, ShardMap
 from windvane.service.http.cluster_metrics import OUTCOMES, ClusterNumbers, collect_cluster
-from windvane.service.http.forwarding import Forwarder
+from windvane.service.http.exchange import AbortedTransferError
+from windvane.service.http.forwarding import Forwarder, RefusedError
 from windvane.service.problems import Problem
 
 END_SECONDS = 20.0  # far more than any of the tests needs, and far less than a node waits for an answer
@@ -29,6 +31,8 @@ ANSWERS = {
     "moved": b"HTTP/1.1 503 Service Unavailable\r\nx-windvane-moved: 1\r\ncontent-length: 2\r\n\r\n{}",
     "no-answer": None,  # nobody listens
 }
+FIRST_PART = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n"  # the rest never comes
+NOBODY = ShardMap()
 
 
 class Other:
@@ -122,3 +126,75 @@ def test_every_outcome_is_exported(outcome: str) -> None:
     lines = [line for line in generate_latest(registry).decode().splitlines() if "forwarded_requests_total{" in line]
     assert len(lines) == len(OUTCOMES)
     assert f'windvane_forwarded_requests_total{{node="b",outcome="{outcome}"}} 1.0' in lines
+
+
+# --- nodes that are gone ---------------------------------------------------------------------------------------------
+
+
+async def begin_stream(forwarder: Forwarder, other: Other) -> AsyncGenerator[Any]:
+    """Return the parts of an answer that does not end, after its first part."""
+    response = await forward(forwarder, other)
+    assert isinstance(response, StreamingResponse)
+    parts = response.body_iterator
+    assert isinstance(parts, AsyncGenerator)
+    assert await anext(parts) == b"first"
+    return parts
+
+
+def test_an_owner_that_is_evicted_between_two_parts_is_not_waited_for() -> None:
+    """While a slow client takes a part, nothing waits for the owner."""
+
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        parts = await begin_stream(forwarder, other)
+        forwarder.note_map(NOBODY)
+        with pytest.raises(AbortedTransferError):
+            await anext(parts)
+
+    run(FIRST_PART, work)
+
+
+def test_an_owner_that_is_evicted_during_a_wait_is_not_waited_for() -> None:
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        parts = await begin_stream(forwarder, other)
+        asyncio.get_running_loop().call_later(0.05, forwarder.note_map, NOBODY)
+        with pytest.raises(AbortedTransferError):
+            await anext(parts)
+
+    run(FIRST_PART, work)
+
+
+def test_nothing_is_sent_to_a_node_that_was_evicted() -> None:
+    """The request is not lost: it may be sent to the next owner, because nothing of it was executed."""
+
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        forwarder.note_map(NOBODY)
+        problem = await forward(forwarder, other, "POST")
+        assert isinstance(problem, RefusedError)
+        assert problem.cause == "moving"
+        assert other.requests == 0
+        forwarder.note_map(other.map)  # it has renewed its lease before it was evicted
+        assert isinstance(await forward(forwarder, other, "POST"), Response)
+
+    run(ANSWERS["answered"], work)
+
+
+def test_a_node_that_no_map_has_shown_yet_is_waited_for() -> None:
+    """A request may know a newer map than the forwarder."""
+
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        newer = ElsewhereError(other.node._replace(instance="newer"), 0)
+        waiting = asyncio.ensure_future(forwarder.forward(build_request(), newer))
+        await asyncio.sleep(0)
+        forwarder.note_map(other.map)
+        assert (await waiting).status_code == 200
+
+    run(ANSWERS["answered"], work)
+
+
+def test_a_node_that_has_left_by_itself_may_still_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        monkeypatch.setattr(forwarder, "_has_left", lambda instance: instance == other.node.instance)
+        forwarder.note_map(NOBODY)
+        assert isinstance(await forward(forwarder, other), Response)
+
+    run(ANSWERS["answered"], work)

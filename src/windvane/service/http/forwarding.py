@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
@@ -42,6 +43,7 @@ ANSWER_SECONDS = 600.0  # how long a node may take for the next part of an answe
 LEFT_SECONDS = 5.0  # how long a node that has left by itself may take
 REPEATABLE = ("GET", "HEAD", "PUT")  # methods of requests that give the same result when they are repeated
 MOVED_DETAIL = "the stream has just moved to another node; try again"
+MAX_GONE = 1000  # instances that are remembered to be gone, because a slow client may still read their answers
 MAX_BUFFERED_BYTES = 1 << 16  # an answer up to this size is read completely before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -80,7 +82,8 @@ class Forwarder:
         self.outcomes: Counter[tuple[str, ForwardOutcome]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
-        self._ends: dict[str, float] = {}  # when they end, of nodes that have left the cluster
+        self._live: frozenset[str] = frozenset()  # the instances in the last map
+        self._ends: dict[str, float] = {}  # when waits end, by instance that is gone, most recent last
         self._not_sent = NOT_SENT
         self._build_trace_headers: Callable[[], Headers] = list
 
@@ -133,12 +136,20 @@ class Forwarder:
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
-        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves."""
+        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves.
+
+        Only an instance that was in an earlier map is gone: requests may know a newer map than this one.
+        """
         now = asyncio.get_running_loop().time()
-        for instance in self._waiting.keys() - self._ends.keys() - {node.instance for node in shard_map.nodes}:
-            self._ends[instance] = now + (LEFT_SECONDS if self._has_left(instance) else 0.0)
-            for limit in self._waiting[instance]:
-                limit.reschedule(self._ends[instance])
+        live = frozenset(node.instance for node in shard_map.nodes)
+        for instance in self._live - live:
+            self._ends[instance] = end = now + (LEFT_SECONDS if self._has_left(instance) else 0.0)
+            for limit in self._waiting.get(instance, ()):
+                limit.reschedule(end)
+        self._live = live
+        # An instance whose lease had expired can renew it until it is evicted.
+        ends = {instance: end for instance, end in self._ends.items() if instance not in live}
+        self._ends = dict(list(ends.items())[-MAX_GONE:])
 
     async def close(self) -> None:
         """Close the connections."""
@@ -159,7 +170,6 @@ class Forwarder:
         finally:
             if not waiting:
                 self._waiting.pop(owner.instance, None)
-                self._ends.pop(owner.instance, None)
 
     @contextlib.contextmanager
     def _translate(self, owner: ElsewhereError, *, may_repeat: bool = True) -> Iterator[None]:
@@ -185,6 +195,8 @@ class Forwarder:
                 f"another server answers at {owner.url}, the address of node {owner.node!r}; nothing was sent there"
             )
             raise Problem("unavailable", detail, cause="unreachable")
+        if self._ends.get(owner.instance, math.inf) <= asyncio.get_running_loop().time():
+            raise RefusedError("unavailable", MOVED_DETAIL, cause="moving")
         if owner.url not in self._transports:
             try:
                 # Without a proxy, which would see the secret.
