@@ -40,6 +40,7 @@ class Other:
 
     def __init__(self, answer: bytes | None) -> None:
         self.answer, self.port, self.requests = answer, find_port(), 0
+        self.writers: list[asyncio.StreamWriter] = []
         self.is_gone = asyncio.Event()  # a connection was closed by the other side
         self.node = Node("instance", "b", f"http://127.0.0.1:{self.port}", "0", 1)
         self.map = ShardMap.build([self.node], {})
@@ -63,6 +64,7 @@ class Other:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self.answer is not None
+        self.writers.append(writer)
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 while await reader.readuntil(b"\r\n\r\n"):
@@ -198,3 +200,33 @@ def test_a_node_that_has_left_by_itself_may_still_answer(monkeypatch: pytest.Mon
         assert isinstance(await forward(forwarder, other), Response)
 
     run(ANSWERS["answered"], work)
+
+
+def test_connections_to_addresses_without_a_node_are_closed() -> None:
+    """A container gets a new address at every start: the old ones must not add up."""
+
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        assert isinstance(await forward(forwarder, other), Response)
+        forwarder.note_map(other.map)
+        assert list(forwarder._transports) == [other.node.url]
+        assert not other.is_gone.is_set()
+        forwarder.note_map(NOBODY)
+        assert forwarder._transports == {}
+        await other.is_gone.wait()
+
+    run(ANSWERS["answered"], work)
+
+
+def test_an_answer_that_is_being_read_survives_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node has left by itself, and completes what it has begun."""
+
+    async def work(forwarder: Forwarder, other: Other) -> None:
+        monkeypatch.setattr(forwarder, "_has_left", lambda _: True)
+        parts = await begin_stream(forwarder, other)
+        forwarder.note_map(NOBODY)
+        await asyncio.sleep(0.05)
+        other.writers[0].write(b"4\r\nlast\r\n0\r\n\r\n")
+        assert [part async for part in parts] == [b"last"]
+        await other.is_gone.wait()
+
+    run(FIRST_PART, work)

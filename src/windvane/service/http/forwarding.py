@@ -84,6 +84,7 @@ class Forwarder:
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
         self._live: frozenset[str] = frozenset()  # the instances in the last map
         self._ends: dict[str, float] = {}  # when waits end, by instance that is gone, most recent last
+        self._closing: set[asyncio.Task[None]] = set()  # close connections to addresses that are not used any more
         self._not_sent = NOT_SENT
         self._build_trace_headers: Callable[[], Headers] = list
 
@@ -136,7 +137,8 @@ class Forwarder:
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
-        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves.
+        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves, and forget the
+        addresses at which no node is any more. Connections to them that requests use are closed when these end.
 
         Only an instance that was in an earlier map is gone: requests may know a newer map than this one.
         """
@@ -150,11 +152,16 @@ class Forwarder:
         # An instance whose lease had expired can renew it until it is evicted.
         ends = {instance: end for instance, end in self._ends.items() if instance not in live}
         self._ends = dict(list(ends.items())[-MAX_GONE:])
+        for url in self._transports.keys() - {node.url for node in shard_map.nodes}:
+            _, transport = self._transports.pop(url)
+            self._closing.add(task := asyncio.create_task(transport.close()))
+            task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close the connections."""
         for _, transport in self._transports.values():
             await transport.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     @contextlib.asynccontextmanager
     async def _wait_for(self, owner: ElsewhereError) -> AsyncIterator[None]:
