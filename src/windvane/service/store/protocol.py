@@ -193,6 +193,10 @@ class ClusterStore(Protocol):
     address: Address
     shards: int
 
+    @property
+    def lacks_standby(self) -> bool | None:
+        """Whether a standby is needed, but commits wait for none any more; None if no standby is needed."""
+
     def open(self) -> None:
         """Open a store that could not be reached when this object was created. Do nothing if it is open."""
 
