@@ -9,8 +9,8 @@ It starts a private PostgreSQL server (initdb) on a unix socket, with fsync, and
   another node is asked for decisions. Seconds to the first answer: from the failure of the owner, or from the moment at
   which PostgreSQL accepts connections again.
 - recovery of a stream with a million events: seconds until the node that takes it over answers its first request, from
-  the moment at which it owns the shard. In the worst case SNAPSHOT_EVENTS events follow the snapshot; usually there are
-  few, because a snapshot is made of a stream at rest.
+  the moment at which it owns the shard. Once SNAPSHOT_EVENTS events follow the snapshot, as just before the next one is
+  due, and once only a few, as in a stream at rest.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20.
 
@@ -339,7 +339,7 @@ def start_database(cluster: Cluster) -> float:
 
 
 def measure_recovery(cluster: Cluster, events: int) -> None:
-    """Let a node take over a long stream twice: in the worst case, and after its owner has stored a snapshot."""
+    """Let a node take over a long stream twice: just before a snapshot was due, and just after one."""
     name = cluster.create_database()
     database = cluster.url(name)
     with run_nodes(database, 2) as nodes:
@@ -347,7 +347,7 @@ def measure_recovery(cluster: Cluster, events: int) -> None:
         began = time.perf_counter()
         size = make_long_stream(database, "long", events)
         built = time.perf_counter() - began
-        measure_takeover(cluster, name, nodes, "worst case")
+        measure_takeover(cluster, name, nodes, "just before the next one")
     with run_nodes(database, 2) as nodes:
         find_pair(nodes, "long")[1].send("POST", "/v1/streams/long/decisions", OFFER)
         measure_takeover(cluster, name, nodes, "its owner was at rest")
