@@ -3,11 +3,14 @@
 It starts a private PostgreSQL server (initdb) on a unix socket, with fsync, and all servers on loopback, in one run:
 
 - one node on PostgreSQL and one server on SQLite: pairs a second and the 99th percentile of a request. They take turns.
-- one, two and three nodes, each stream asked at the node that owns it, and at one that does not.
-- failover: the owner of a stream is killed (SIGKILL) while requests are sent one after the other. Seconds from the last
-  answer before the kill to the first answer after it.
+- one, two and three nodes against one server on SQLite, with the same streams and connections. Each stream is asked at
+  the node that owns it, and at one that does not. The server on SQLite takes turns with the nodes.
+- failover: the owner of a stream is killed (SIGKILL) or stopped (SIGSTOP), or PostgreSQL is restarted or crashes, while
+  another node is asked for decisions. Seconds to the first answer: from the failure of the owner, or from the moment at
+  which PostgreSQL accepts connections again.
 - recovery of a stream with a million events: seconds until the node that takes it over answers its first request, from
-  the moment at which it owns the shard.
+  the moment at which it owns the shard. Once SNAPSHOT_EVENTS events follow the snapshot, as just before the next one is
+  due, and once only a few, as in a stream at rest.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20.
 
@@ -24,11 +27,13 @@ import http.client
 import json
 import multiprocessing
 import os
+import secrets
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -37,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
+import psycopg
 import uvloop
 from common import read_processor_seconds
 from load import Work, drive
@@ -46,6 +52,7 @@ from support.postgres import Cluster
 from windvane import Agent, Client
 from windvane.agent.times import read_clock
 from windvane.cluster_map import shard_of
+from windvane.service.snapshots import SNAPSHOT_EVENTS
 from windvane.service.store import open_store
 from windvane.service.streams import Stream
 from windvane.testing import Service
@@ -54,6 +61,7 @@ POLICIES = {"onepass": {"policy": "OnePassGLM", "gamma": 0.999}, "random": {"pol
 CONNECTIONS = (1, 16)
 STREAMS = 12
 EVENTS = 1_000_000
+OFFER = {"arms": {f"arm{i}": [0.1] * DIM for i in range(3)}}
 BATCH = 5000  # events that are stored at once to make a long stream
 MOST_SECONDS = 30.0  # to wait for a cluster to settle, or for an answer
 
@@ -64,28 +72,38 @@ class Node:
     def __init__(self, store: str | Path, *options: str) -> None:
         self.process = Service(store, *options)
         self.url = self.process.address
-        with Client(self.url) as client:
-            client.ready(wait=120.0)
+        try:
+            with Client(self.url) as client:
+                client.ready(wait=120.0)
+        except BaseException:
+            self.process.kill()
+            raise
 
     def ask(self, path: str) -> Any:
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=10.0)
+        return self.send("GET", path)[1]
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Send one request, and repeat nothing. Return the status and the answer."""
+        headers = {} if body is None else {"content-type": "application/json", "idempotency-key": secrets.token_hex(8)}
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=MOST_SECONDS)
         with contextlib.closing(connection):
-            connection.request("GET", path)
-            return json.loads(connection.getresponse().read())
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
 
 
 @contextlib.contextmanager
 def run_nodes(store: str | Path, count: int) -> Iterator[list[Node]]:
     """Run nodes on a database, or one server on a file, and wait until every shard has its owner."""
     names = [("--node", f"node-{i}") for i in range(count)] if isinstance(store, str) else [()]
-    nodes = [Node(store, *name) for name in names]
-    try:
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for name in names:
+            nodes.append(Node(store, *name))
+            stack.callback(nodes[-1].process.kill)  # also if a later one does not start
         if isinstance(store, str):
             wait_until_settled(nodes)
         yield nodes
-    finally:
-        for node in nodes:
-            node.process.kill()
 
 
 def wait_until_settled(nodes: list[Node]) -> dict[str, Any]:
@@ -103,6 +121,12 @@ def wait_until_settled(nodes: list[Node]) -> dict[str, Any]:
 def find_owners(node: Node) -> dict[int, str]:
     """Return the addresses of the owners by shard."""
     return {shard: each["url"] for each in node.ask("/v1/cluster")["nodes"] for shard in each["shards"]}
+
+
+def find_pair(nodes: list[Node], stream: str) -> tuple[Node, Node]:
+    """Return the node that owns a stream, and another one."""
+    url = find_owners(nodes[0])[shard_of(stream, 64)]
+    return next(node for node in nodes if node.url == url), next(node for node in nodes if node.url != url)
 
 
 # --- throughput ------------------------------------------------------------------------------------------------------
@@ -223,80 +247,126 @@ def compare_stores(cluster: Cluster, folder: Path, pairs: int, repeats: int) -> 
                     print(f"    {label:12} {load.describe_costs()}", flush=True)
 
 
-def compare_sizes(cluster: Cluster, pairs: int, repeats: int) -> None:
-    """Load all streams at once, at the owners of the streams and at the next node."""
+def compare_sizes(cluster: Cluster, folder: Path, pairs: int, repeats: int) -> None:
+    """Load all streams at once: on one server with SQLite, at the owners of the streams, and at the next node."""
     print(f"\none, two and three nodes: {STREAMS} streams, {2 * STREAMS} connections")
     print("processor time of a pair: nodes + PostgreSQL + load generator\n")
-    print(f"{'':22} {'pairs a second':>16} {'p99 in ms':>10}")
-    first = 0.0
-    for count in (1, 2, 3):
-        database = cluster.url(cluster.create_database())
-        with run_nodes(database, count) as nodes:
-            names = [f"stream-{i}" for i in range(STREAMS)]
-            with Client(nodes[0].url) as client:
-                for name in names:
-                    client.create(name, dim=DIM, **POLICIES["onepass"])
-            owners, urls = find_owners(nodes[0]), [node.url for node in nodes]
-            loads = {"owner": Loads(nodes, cluster), "forwarded": Loads(nodes, cluster)}
-            for _ in range(repeats):
-                for shift, load in enumerate(list(loads.values())[:count]):
-                    places = [(urls.index(owners[shard_of(name, 64)]) + shift) % count for name in names]
-                    targets = [Target(urls[place], name) for place, name in zip(places, names, strict=True)]
-                    load.run(targets, pairs, 2)
-            first = first or float(np.median(loads["owner"].rates))
-            for label, load in list(loads.items())[:count]:
-                ratio = f"({np.median(load.rates) / first:.2f}x)"
-                print(f"{count} node{'s' * (count > 1):1} {label:12} {load.describe():>20} {ratio}")
-                print(f"    {load.describe_costs()}", flush=True)
+    print(f"{'':22} {'pairs a second':>16} {'p99 in ms':>10}   nodes / SQLite")
+    names = [f"stream-{i}" for i in range(STREAMS)]
+    with run_nodes(folder / "sizes.db", 1) as (file,):
+        create_all(file, names)
+        alone = Loads([file], cluster)
+        for count in (1, 2, 3):
+            with run_nodes(cluster.url(cluster.create_database()), count) as nodes:
+                create_all(nodes[0], names)
+                owners, urls = find_owners(nodes[0]), [node.url for node in nodes]
+                loads = {"owner": Loads(nodes, cluster), "forwarded": Loads(nodes, cluster)}
+                for _ in range(repeats):
+                    alone.run([Target(file.url, name) for name in names], pairs, 2)
+                    for shift, load in enumerate(list(loads.values())[:count]):
+                        places = [(urls.index(owners[shard_of(name, 64)]) + shift) % count for name in names]
+                        targets = [Target(urls[place], name) for place, name in zip(places, names, strict=True)]
+                        load.run(targets, pairs, 2)
+                for label, load in list(loads.items())[:count]:
+                    ratios = [b / a for a, b in zip(alone.rates[-repeats:], load.rates, strict=True)]
+                    spread = f"{np.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+                    print(f"{count} node{'s' * (count > 1):1} {label:12} {load.describe():>20}   {spread}")
+                    print(f"    {load.describe_costs()}", flush=True)
+        print(f"{'one server on SQLite':20} {alone.describe():>20}   1.00x")
+        print(f"    {alone.describe_costs()}", flush=True)
     print(f"\nThis machine has {os.cpu_count()} cores for the nodes, PostgreSQL and the load generator together.")
+
+
+def create_all(node: Node, names: list[str]) -> None:
+    with Client(node.url) as client:
+        for name in names:
+            client.create(name, dim=DIM, **POLICIES["onepass"])
 
 
 # --- failover --------------------------------------------------------------------------------------------------------
 
 
 def measure_failover(cluster: Cluster, repeats: int) -> None:
-    gaps = []
-    for i in range(repeats):
-        database = cluster.url(cluster.create_database())
-        with run_nodes(database, 3) as nodes:
-            with Client(nodes[0].url) as client:
-                name = f"stream-{i}"
-                client.create(name, dim=2)
-            owners = find_owners(nodes[0])
-            owner = next(node for node in nodes if node.url == owners[shard_of(name, 64)])
-            other = next(node for node in nodes if node is not owner)
-            with Client(other.url, follow=False, deadline=MOST_SECONDS) as client:
-                for _ in range(50):
-                    client.decide(name, [[0.1, 0.2], [0.3, 0.4]])
-                last = time.perf_counter()
-                owner.process.kill()
-                client.decide(name, [[0.1, 0.2], [0.3, 0.4]])
-                gaps.append(time.perf_counter() - last)
-    figures = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
-    print(f"\nfailover after SIGKILL of the owner, three nodes: {figures} s (limit 5)")
+    print("\nfailover, three nodes: seconds to the first answer of another node, median and maximum")
+    for failure in ("kill -9", "kill -STOP", "restart of PostgreSQL", "crash of PostgreSQL"):
+        gaps = [measure_failure(cluster, failure) for _ in range(repeats)]
+        figures = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
+        print(f"    {failure:22} {np.median(gaps):.2f}, at most {max(gaps):.2f} ({figures}; limit 5)", flush=True)
+
+
+def measure_failure(cluster: Cluster, failure: str) -> float:
+    """Return the seconds from a failure of the owner, or from the first connection that PostgreSQL accepts after its
+    failure, to the first decision that another node answers. A request that fails is repeated at once."""
+    body = {"arms": {"red": [0.1, 0.2], "blue": [0.3, 0.4]}}
+    with run_nodes(cluster.url(cluster.create_database()), 3) as nodes:
+        with Client(nodes[0].url) as client:
+            client.create("stream", dim=2)
+        owner, other = find_pair(nodes, "stream")
+        for _ in range(50):
+            assert other.send("POST", "/v1/streams/stream/decisions", body)[0] == 201
+        if failure.startswith("kill"):
+            start = time.perf_counter()
+            os.kill(owner.process.pid, signal.SIGKILL if failure == "kill -9" else signal.SIGSTOP)
+        else:
+            cluster.stop("fast" if failure.startswith("restart") else "immediate")
+            start = start_database(cluster)
+        end = start + MOST_SECONDS
+        while other.send("POST", "/v1/streams/stream/decisions", body)[0] != 201:
+            if time.perf_counter() > end:
+                raise TimeoutError(f"no answer within {MOST_SECONDS:.0f} s after {failure}")
+            time.sleep(0.002)
+        return time.perf_counter() - start
+
+
+def start_database(cluster: Cluster) -> float:
+    """Start PostgreSQL. Return the time at which it first accepted a connection, which pg_ctl would notice late."""
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(cluster.start)
+        while True:
+            try:
+                with cluster.connect():
+                    accepted = time.perf_counter()
+                break
+            except psycopg.OperationalError:
+                if starting.done():
+                    starting.result()
+                time.sleep(0.002)
+        starting.result()
+    return accepted
 
 
 # --- recovery --------------------------------------------------------------------------------------------------------
 
 
 def measure_recovery(cluster: Cluster, events: int) -> None:
-    database = cluster.url(cluster.create_database())
-    began = time.perf_counter()
-    size = make_long_stream(database, "long", events)
-    built = time.perf_counter() - began
+    """Let a node take over a long stream twice: just before a snapshot was due, and just after one."""
+    name = cluster.create_database()
+    database = cluster.url(name)
     with run_nodes(database, 2) as nodes:
-        owners = find_owners(nodes[0])
-        owner = next(node for node in nodes if node.url == owners[shard_of("long", 64)])
-        other = next(node for node in nodes if node is not owner)
-        with Client(other.url, follow=False) as client:
-            client.decide("long", [[0.1] * DIM] * 3)
-            owner.process.kill()
-            taken = wait_for_owner(other, "long")
-            client.decide("long", [[0.1] * DIM] * 3)
-            seconds = time.perf_counter() - taken
-            count = client.info("long").events
-    print(f"\nrecovery of a stream with {count:,} events: {seconds:.2f} s until its first answer (limit 3)")
+        # The nodes do not know a stream that was not created by them, so its owner stores no snapshot of it.
+        began = time.perf_counter()
+        size = make_long_stream(database, "long", events)
+        built = time.perf_counter() - began
+        measure_takeover(cluster, name, nodes, "just before the next one")
+    with run_nodes(database, 2) as nodes:
+        find_pair(nodes, "long")[1].send("POST", "/v1/streams/long/decisions", OFFER)
+        measure_takeover(cluster, name, nodes, "its owner was at rest")
     print(f"({size / events:.0f} bytes an event with indexes; it was written in {built:.0f} s)")
+
+
+def measure_takeover(cluster: Cluster, database: str, nodes: list[Node], case: str) -> None:
+    """Kill the owner of the long stream. Print how long the other node takes, and how many events it replays."""
+    owner, other = find_pair(nodes, "long")
+    owner.process.kill()
+    query = """SELECT last, last - s.number FROM snapshots AS s,
+        LATERAL (SELECT max(number) AS last FROM events WHERE events.stream = s.stream) AS e"""
+    ((last, replayed),) = cluster.execute(query, database=database)  # the other node has to wait for the lease to end
+    taken = wait_for_owner(other, "long")
+    with Client(other.url, follow=False, deadline=MOST_SECONDS) as client:
+        client.decide("long", OFFER["arms"])
+    seconds = time.perf_counter() - taken
+    print(f"\nrecovery of a stream with {last:,} events, {replayed:,} of them after the snapshot ({case}):")
+    print(f"    {seconds:.2f} s until its first answer (limit 3)", flush=True)
 
 
 def wait_for_owner(node: Node, name: str) -> float:
@@ -309,11 +379,10 @@ def wait_for_owner(node: Node, name: str) -> float:
 
 
 def make_long_stream(database: str, name: str, events: int) -> float:
-    """Write a stream of decisions and rewards as a server does, with a snapshot before the last 1,000 events.
+    """Write a stream of decisions and rewards as a server does, with one snapshot, which SNAPSHOT_EVENTS events follow.
 
     Returns the size of the store in bytes.
     """
-
     rng = np.random.default_rng(1)
     arms = [rng.uniform(-0.3, 0.3, size=(3, DIM)).round(3).tolist() for _ in range(100)]
     bodies = [json.dumps({"arms": {f"arm{k}": row for k, row in enumerate(offer)}}).encode() for offer in arms]
@@ -321,14 +390,15 @@ def make_long_stream(database: str, name: str, events: int) -> float:
         config = json.dumps({"title": None, "agent": Agent(dim=DIM, seed=1, **POLICIES["onepass"]).core.settings})
         row = store.add_stream(name, read_clock(), config)
         assert row is not None
-        stream, batch = Stream(row, store), list[Any]()
+        stream, batch, snapshot = Stream(row, store), list[Any](), None
         while stream.number < events:
             done = stream.decide(bodies[stream.number % 100], None, read_clock())
             batch += done.events
             batch += stream.reward(json.loads(done.body)["id"], 1.0, read_clock()).events
-            if len(batch) >= BATCH or stream.number >= events:
-                is_late = stream.number >= events - 1000
-                store.append(batch, [] if is_late else [(stream.id, stream.snapshot())])
+            is_snapshot_due = snapshot is None and stream.number >= events - SNAPSHOT_EVENTS
+            if len(batch) >= BATCH or is_snapshot_due or stream.number >= events:
+                snapshot = stream.snapshot() if is_snapshot_due else snapshot
+                store.append(batch, [(stream.id, snapshot)] if is_snapshot_due and snapshot else [])
                 stream.lookup.forget(stream.number)
                 batch.clear()
         return store.measure()["store_bytes"]
@@ -344,7 +414,7 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             compare_stores(cluster, Path(folder), chosen.pairs, chosen.repeats)
-        compare_sizes(cluster, max(50, chosen.pairs // STREAMS), chosen.repeats)
+            compare_sizes(cluster, Path(folder), max(50, chosen.pairs // STREAMS), chosen.repeats)
         measure_failover(cluster, max(3, chosen.repeats))
         measure_recovery(cluster, chosen.events)
     finally:

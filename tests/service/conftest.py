@@ -25,7 +25,7 @@ BOTH = (
     "test_streams", "test_stress", "test_access", "test_bodies", "test_decision_routes", "test_ensure", "test_export",
     "test_model_metrics", "test_problems", "test_service_routes", "test_stream_routes", "test_logs",
     "test_stream_erasure", "test_compaction", "test_compaction_races", "test_erasure_routes",
-    "test_personalizer_routes",
+    "test_personalizer_routes", "test_baselines", "test_stream_erasure_properties",
 )  # fmt: skip
 """The modules whose tests run on SQLite and on PostgreSQL, except those marked ``sqlite``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.backends import locate
 from support.server import Local, pack_stream, parse_json, read_problem, run_local
-from support.stores import FIELDS, add_stream, codes, compact, decide, edit, query, verify
+from support.stores import FIELDS, add_stream, codes, compact, decide, edit, open_directly, query, verify
 from windvane.agent import AgentCore, archive
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service.baselines import build_baseline, find_start
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import SnapshotError, SqliteStore, StreamRow
+from windvane.service.store import SnapshotError, SqliteStore, Store, StreamRow
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.stream_state import ReplayError
 
@@ -58,8 +60,8 @@ def test_a_baseline_of_version_7_of_agents_is_used_and_a_snapshot_is_not(
 ) -> None:
     """Both are read, but a replay gives another state than a snapshot of the older version, and nothing could replace
     the baseline."""
-    path = tmp_path / "a.db"
-    with closing(SqliteStore(path)) as store, monkeypatch.context() as patch:
+    path = locate(tmp_path / "a.db")
+    with closing(open_directly(path)) as store, monkeypatch.context() as patch:
         patch.setattr(archive, "VERSION", 7)
         stream = add_stream(store, "shop", reward_timeout=20.0, default_reward=0.0)
         decide(stream, store, 20, now=10.0)
@@ -67,7 +69,7 @@ def test_a_baseline_of_version_7_of_agents_is_used_and_a_snapshot_is_not(
         decide(stream, store, 20, now=20.0)
         store.append([], [(stream.id, stream.snapshot())])
         assert stream.snapshot().agent.startswith(b"windvane agent 7 ")
-    with closing(SqliteStore(path)) as store:
+    with closing(open_directly(path)) as store:
         again = rebuild_stream(stream.row, store)
         assert (again.number, again.restored) == (stream.number, 40)
         assert again.core.theta.tolist() == stream.core.theta.tolist()
@@ -82,8 +84,8 @@ def test_a_stream_continues_from_its_baseline(tmp_path: Path, removed: int, eras
     """Bit for bit as if nothing had been erased, after any number of erasures, events and restarts."""
     states = []
     for is_erased in (False, True):
-        path = tmp_path / f"{is_erased}.db"
-        with closing(SqliteStore(path)) as store:
+        path = locate(tmp_path / f"{is_erased}.db")
+        with closing(open_directly(path)) as store:
             stream = add_stream(store, "shop", reward_timeout=20.0, default_reward=0.0)
             for number in range(3):
                 decide(stream, store, 20, now=10.0 * number)
@@ -121,6 +123,7 @@ def compacted(tmp_path: Path) -> tuple[Path, StreamRow]:
     return path, stream.row
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
@@ -146,6 +149,7 @@ def test_changes_to_the_events_that_are_left(
             assert rebuild_stream(row, store).number == 80
 
 
+@pytest.mark.sqlite
 def test_a_request_that_is_erased_after_the_baseline(compacted: tuple[Path, StreamRow]) -> None:
     """As somebody else might do: the checksum still matches."""
     path, _ = compacted
@@ -153,6 +157,7 @@ def test_a_request_that_is_erased_after_the_baseline(compacted: tuple[Path, Stre
     assert codes(verify(path)) == {"shop": ("replay",)}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "sql",
     [
@@ -182,6 +187,7 @@ def test_changes_to_the_baseline(compacted: tuple[Path, StreamRow], sql: str, ha
                 rebuild_stream(row, store)
 
 
+@pytest.mark.sqlite
 def test_the_last_events_are_missing(compacted: tuple[Path, StreamRow]) -> None:
     """The log ends before its baseline."""
     path, row = compacted
@@ -191,6 +197,7 @@ def test_the_last_events_are_missing(compacted: tuple[Path, StreamRow]) -> None:
         rebuild_stream(row, store)
 
 
+@pytest.mark.sqlite
 def test_events_that_should_be_gone(compacted: tuple[Path, StreamRow]) -> None:
     path, _ = compacted
     edit(path, f"INSERT INTO events SELECT {STREAM_SPAN + 10}, {rest(path)} FROM events WHERE id = {STREAM_SPAN + 11}")
@@ -205,7 +212,13 @@ def rest(path: Path) -> str:
 # --- what is built ---------------------------------------------------------------------------------------------------
 
 
-def test_a_baseline_moves_on(store: SqliteStore) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(open_directly(locate(tmp_path / "a.db"))) as opened:
+        yield opened
+
+
+def test_a_baseline_moves_on(store: Store) -> None:
     """The times of what was removed add up, and a lower number removes nothing."""
     stream = add_stream(store, "shop")
     decide(stream, store, 30)
@@ -224,7 +237,7 @@ def test_a_baseline_moves_on(store: SqliteStore) -> None:
         build_baseline(stream.row, store, stream.snapshot(), 61)
 
 
-def test_the_arms_at_the_start_of_the_log(store: SqliteStore) -> None:
+def test_the_arms_at_the_start_of_the_log(store: Store) -> None:
     """Those of the time, whatever was removed, and whichever refit is undone later."""
     stream = add_stream(store, "shop", features=FIELDS)
     for arms in (["a", "b", "c"], ["a", "b", "c", "d"]):
@@ -284,6 +297,7 @@ def test_a_refit_whose_log_was_erased_is_not_undone(tmp_path: Path) -> None:
     assert report.is_sound, report
 
 
+@pytest.mark.sqlite
 def test_a_refit_with_a_changed_baseline(service: Local) -> None:
     service.create(features=FEATURES)
     play(service, 5)

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx2
 
+from support.backends import locate
+from support.erasing import read_bytes
 from support.server import Local
 
 FEATURES = {
@@ -25,12 +27,12 @@ def mark(number: int) -> float:
 
 
 def has_mark(path: Path, number: int) -> bool:
-    """Return whether a file of the store has the value, as in a request or as in a vector."""
+    """Return whether a file or a table of the store has the value, as in a request or as in a vector."""
     value = mark(number)
     needles = repr(value).encode(), struct.pack("<d", value), struct.pack(">d", value)
-    contents = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
-    assert contents
-    return any(needle in content for needle in needles for content in contents)
+    content = read_bytes(locate(path))
+    assert content
+    return any(needle in content for needle in needles)
 
 
 def offer(number: int) -> dict[str, Any]:

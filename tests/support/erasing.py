@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.stores import query
 from windvane.service.store import DECIDED, Baseline, Event, Snapshot, Store, StreamRow
+from windvane.service.store.postgres.schema import TABLES
 
 
 def add_row(store: Store, name: str = "shop") -> StreamRow:
@@ -33,6 +35,9 @@ def make_baseline(events: list[Event], number: int, removed: int) -> Baseline:
     return Baseline(snapshot, removed, chain, *times)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of all files of a store."""
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+def read_bytes(where: str | Path) -> bytes:
+    """Return the bytes of all files of a store. Of a database: all values in its tables, as clients can read them."""
+    if isinstance(where, Path):
+        return b"".join(file.read_bytes() for file in sorted(where.parent.glob(f"{where.name}*")))
+    values = (value for table in TABLES for row in query(where, f"SELECT * FROM {table}") for value in row)
+    return b"\n".join(value if isinstance(value, bytes) else str(value).encode() for value in values)

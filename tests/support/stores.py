@@ -23,7 +23,6 @@ from windvane.service.store import (
     Erasure,
     Event,
     ReadableStore,
-    SqliteStore,
     Store,
     StoreError,
     Token,
@@ -198,7 +197,7 @@ def build(where: str | Path, rounds: int = 8) -> Facts:
         return Facts(states, logs, answers, store.tokens.read())
 
 
-def compact(store: SqliteStore, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
+def compact(store: Store, stream: Stream, removed: int, requests: tuple[int, ...] = ()) -> Baseline:
     """Erase events up to number ``removed`` and the requests of others, as retention does; all events are on disk."""
     baseline = build_baseline(stream.row, store, stream.snapshot(), removed)
     store.append([], erasures=[Erasure(stream.id, baseline, requests)])

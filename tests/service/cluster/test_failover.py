@@ -41,7 +41,11 @@ def finish(nodes: ServiceCluster, load: ClusterLoad) -> None:
 # --- kill -9 -------------------------------------------------------------------------------------------------------
 
 
-def kill_owners(nodes: ServiceCluster, kills: int, seed: int) -> None:
+PROMISED_SECONDS = 5.0  # within which every stream is served again
+BUSY_SECONDS = 20.0  # the same on a machine that does much else
+
+
+def kill_owners(nodes: ServiceCluster, kills: int, seed: int, most_seconds: float) -> None:
     load, rng, seconds = start(nodes), random.Random(seed), list[float]()
     load.begin(seed)
     for _ in range(kills):
@@ -53,17 +57,18 @@ def kill_owners(nodes: ServiceCluster, kills: int, seed: int) -> None:
     finish(nodes, load)
     slowest = max(seconds)
     print(f"{kills} kills, {load.acknowledged} acknowledged; all streams served again after at most {slowest:.1f} s")
-    assert slowest < 20.0  # on a busy machine; without other load it takes 2.5 s
+    assert slowest < most_seconds  # without other load it takes 2.5 s
     assert load.acknowledged > 50 * kills
 
 
 def test_owners_are_killed(nodes: ServiceCluster) -> None:
-    kill_owners(nodes, 3, 1)
+    kill_owners(nodes, 3, 1, BUSY_SECONDS)
 
 
 @pytest.mark.slow
 def test_owners_are_killed_many_times(nodes: ServiceCluster) -> None:
-    kill_owners(nodes, 100, 2)
+    """This needs a machine with little other load."""
+    kill_owners(nodes, 100, 2, PROMISED_SECONDS)
 
 
 # --- SIGSTOP -------------------------------------------------------------------------------------------------------

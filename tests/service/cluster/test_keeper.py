@@ -297,6 +297,22 @@ def test_a_node_whose_clock_is_set_wrong_gives_up_its_shards(peers: Peers) -> No
     peers.wait_for_balance()
 
 
+def test_nobody_owns_a_shard_while_the_clock_of_the_database_is_wrong(peers: Peers) -> None:
+    """Every node differs from it: all of them release their shards, and take them again once it is right."""
+    offset = [0.0]
+    for name in "ab":
+        peers.add(name, read_time=lambda: time.time() + offset[0], **SLOW).start()
+    peers.wait_for_balance()
+    offset[0] = 10.0
+    until(lambda: all(peer.count_owned() == 0 and get_code(peer) == "clock" for peer in peers.all))
+    assert settle(lambda: [peer.count_owned() for peer in peers.all], 0.5) == [[0, 0]]
+    offset[0] = 1.5
+    assert settle(lambda: [peer.count_owned() for peer in peers.all], 0.5) == [[0, 0]]  # it must come closer than 1 s
+    offset[0] = 0.0
+    peers.wait_for_balance()
+    assert all(peer.keeper.problem is None for peer in peers.all)
+
+
 def test_an_outage_of_the_only_node_with_a_right_clock(peers: Peers) -> None:
     """A node with a wrong clock does not step in."""
     wrong = peers.add("a", read_time=lambda: time.time() + 100).start()

@@ -141,4 +141,12 @@ def test_numbers_before_the_database_was_reached() -> None:
     families = {family.name: family for family in collect_cluster(numbers)}
     assert families["windvane_clock_skew_seconds"].samples == []
     assert [sample.value for sample in families["windvane_cluster_nodes"].samples] == [0]
-    assert [sample.value for sample in families["windvane_forwarded_requests"].samples] == [0, 0, 1]
+    assert [sample.value for sample in families["windvane_forwarded_requests"].samples] == [0, 0, 0, 1]
+    assert families["windvane_standby_missing"].samples == []
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_missing_standby_is_reported(is_missing: bool) -> None:
+    numbers = ClusterNumbers("a", frozenset(), False, 0, 0, {}, 0.0, None, 0, {}, {}, {}, is_missing)
+    families = {family.name: family for family in collect_cluster(numbers)}
+    assert [sample.value for sample in families["windvane_standby_missing"].samples] == [is_missing]

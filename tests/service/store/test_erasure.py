@@ -9,30 +9,38 @@ import pytest
 
 from support.erasing import add_row, make_baseline, make_events, read_bytes
 from support.refusals import rejects
-from windvane.service.store import DatabaseError, Erasure, Snapshot, SnapshotError, SqliteStore, TooManyStreamsError
+from windvane.service.store import (
+    DatabaseError,
+    Erasure,
+    Snapshot,
+    SnapshotError,
+    SqliteStore,
+    Store,
+    TooManyStreamsError,
+)
 from windvane.service.store.sqlite import erasure as erasing
 
 
-def test_an_erasure_is_read_back(store: SqliteStore) -> None:
-    row = add_row(store)
+def test_an_erasure_is_read_back(any_store: Store) -> None:
+    row = add_row(any_store)
     events = make_events(row, 10)
-    store.append(events, [(row.id, Snapshot(5, b"chain", b"older", b"{}"))])
+    any_store.append(events, [(row.id, Snapshot(5, b"chain", b"older", b"{}"))])
     baseline = make_baseline(events, 8, 4)
-    store.append([], erasures=[Erasure(row.id, baseline, (6, 7))])
+    any_store.append([], erasures=[Erasure(row.id, baseline, (6, 7))])
     erased = [event._replace(request=None, salt=None) if event.number in (6, 7) else event for event in events[4:]]
-    assert list(store.read_events(row.id)) == erased
-    assert store.read_baseline(row.id) == baseline
-    assert store.read_snapshot(row.id) is None
-    assert [store.read_chain(row.id, number) for number in (0, 3, 4, 5)] == [
+    assert list(any_store.read_events(row.id)) == erased
+    assert any_store.read_baseline(row.id) == baseline
+    assert any_store.read_snapshot(row.id) is None
+    assert [any_store.read_chain(row.id, number) for number in (0, 3, 4, 5)] == [
         row.digest, None, events[3].chain, events[4].chain
     ]  # fmt: skip
-    assert store.find_events([(row.id, events[2].key or "")]) == []
-    assert store.find_events(decisions=[(row.id, events[5].decision or "")]) == erased[1:2]
+    assert any_store.find_events([(row.id, events[2].key or "")]) == []
+    assert any_store.find_events(decisions=[(row.id, events[5].decision or "")]) == erased[1:2]
     all_gone = make_baseline(events, 10, 10)
-    store.append([], [(row.id, all_gone.snapshot)], [Erasure(row.id, all_gone)])
-    assert (store.last_number(row.id), list(store.read_events(row.id))) == (10, [])
-    assert store.read_chain(row.id, 10) == events[-1].chain
-    assert store.read_snapshot(row.id) == all_gone.snapshot
+    any_store.append([], [(row.id, all_gone.snapshot)], [Erasure(row.id, all_gone)])
+    assert (any_store.last_number(row.id), list(any_store.read_events(row.id))) == (10, [])
+    assert any_store.read_chain(row.id, 10) == events[-1].chain
+    assert any_store.read_snapshot(row.id) == all_gone.snapshot
 
 
 def test_erased_bytes_are_gone_while_the_store_is_open(store: SqliteStore) -> None:
@@ -112,16 +120,16 @@ def test_old_files_that_still_have_what_is_erased_are_named(
     assert warning.endswith(f"what is erased is still in {names}; remove them when you no longer need to go back")
 
 
-def test_what_a_replay_needs_is_not_erased(store: SqliteStore) -> None:
-    row = add_row(store)
+def test_what_a_replay_needs_is_not_erased(any_store: Store) -> None:
+    row = add_row(any_store)
     events = make_events(row, 10)
-    store.append(events)
+    any_store.append(events)
     baseline = make_baseline(events, 8, 4)
     for wrong in (Erasure(row.id, baseline, (9,)), Erasure(row.id, baseline._replace(removed=9))):
         with pytest.raises(ValueError, match="up to number 8"):
-            store.append([], erasures=[wrong])
-    assert list(store.read_events(row.id)) == events
-    assert store.read_baseline(row.id) is None
+            any_store.append([], erasures=[wrong])
+    assert list(any_store.read_events(row.id)) == events
+    assert any_store.read_baseline(row.id) is None
 
 
 def test_a_changed_baseline_is_noticed(store: SqliteStore) -> None:
@@ -134,12 +142,12 @@ def test_a_changed_baseline_is_noticed(store: SqliteStore) -> None:
         store.read_baseline(row.id)
 
 
-def test_there_are_only_so_many_streams(store: SqliteStore) -> None:
-    assert store.add_stream("a", 1.0, "{}", most=1) is not None
+def test_there_are_only_so_many_streams(any_store: Store) -> None:
+    assert any_store.add_stream("a", 1.0, "{}", most=1) is not None
     with rejects(error=TooManyStreamsError, most=1):
-        store.add_stream("b", 1.0, "{}", most=1)
-    assert store.add_stream("a", 1.0, "{}", most=1) is None  # which says more
-    assert [row.name for row in store.read_streams()] == ["a"]
+        any_store.add_stream("b", 1.0, "{}", most=1)
+    assert any_store.add_stream("a", 1.0, "{}", most=1) is None  # which says more
+    assert [row.name for row in any_store.read_streams()] == ["a"]
 
 
 def test_a_commit_that_erases_does_not_delete_the_events_of_removed_streams(

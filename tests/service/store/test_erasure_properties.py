@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from support.erasing import make_baseline, make_events, read_bytes
-from windvane.service.store import Baseline, Erasure, Event, Snapshot, SqliteStore, StreamRow
+from windvane.service.store import Baseline, Erasure, Event, Snapshot, StreamRow, open_store
 
 NAMES = ("a", "b", "c")
 
@@ -39,8 +38,8 @@ class Model:
 class Machine:
     """A store and the models of its streams; every step changes both."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.store = path, SqliteStore(path)
+    def __init__(self, place: str | Path) -> None:
+        self.place, self.store = place, open_store(place)
         self.models: dict[str, Model] = {}
         self.gone: list[Model] = []
 
@@ -87,11 +86,11 @@ class Machine:
 
     def reopen(self) -> None:
         self.store.close()
-        self.store = SqliteStore(self.path)
+        self.store = open_store(self.place)
 
     def check(self) -> None:
-        """Compare everything that is read with the models, and search the bytes for what must be gone."""
-        store, content = self.store, read_bytes(self.path)
+        """Compare everything that is read with the models, and search the store for what must be gone."""
+        store, content = self.store, read_bytes(self.place)
         assert {row.name: row.id for row in store.read_streams()} == {n: m.row.id for n, m in self.models.items()}
         for model in self.models.values():
             id_, left = model.row.id, model.list_events()
@@ -128,18 +127,29 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=60)
-@given(st.lists(steps, min_size=3, max_size=14))
-def test_a_store_has_what_was_not_erased_and_nothing_else(sequence: list[tuple[str, ...]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        machine = Machine(Path(folder) / "a.db")
-        try:
-            for step, *arguments in sequence:
-                getattr(machine, step)(*arguments)
-            machine.check()
-            machine.reopen()
-            machine.check()
-        finally:
-            machine.store.close()
-        with closing(SqliteStore(machine.path)) as store:
-            assert store.find_damage() == []
+EXAMPLES = {"sqlite": 60, "postgres": 20}
+
+
+def test_a_store_has_what_was_not_erased_and_nothing_else(place: str | Path) -> None:
+    @settings(max_examples=EXAMPLES["sqlite" if isinstance(place, Path) else "postgres"])
+    @given(st.lists(steps, min_size=3, max_size=14))
+    def check_sequence(sequence: list[tuple[str, ...]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            check_steps(place if isinstance(place, str) else Path(folder) / "a.db", sequence)
+
+    check_sequence()
+
+
+def check_steps(place: str | Path, sequence: list[tuple[str, ...]]) -> None:
+    machine = Machine(place)
+    try:
+        for step, *arguments in sequence:
+            getattr(machine, step)(*arguments)
+        machine.check()
+        machine.reopen()
+        machine.check()
+        assert machine.store.find_damage() == []
+    finally:
+        for name in list(machine.models):  # the next example uses the same database
+            machine.remove(name)
+        machine.store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
     from windvane.service.http.other_nodes import OtherNodes
 
-OUTCOMES = ("answered", "unavailable", "no-answer")  # outcomes of a request to another node; "unavailable": status 503
+ForwardOutcome = Literal["answered", "unavailable", "moved", "no-answer"]
+OUTCOMES: tuple[ForwardOutcome, ...] = get_args(ForwardOutcome)
+"""Outcomes of a request to another node: it answered; it answered with status 503; it did not execute the request,
+because the stream has moved; it could not be reached, or did not answer."""
 
 
 class ClusterNumbers(NamedTuple):
@@ -45,6 +48,8 @@ class ClusterNumbers(NamedTuple):
         Whether a node answered at its address, by name of the node.
     streams
         The number of a stream's last event, by name of the stream; None if the stream is not in memory yet.
+    lacks_standby
+        Whether the database commits to no standby although this node requires one; None if it does not.
     """
 
     node: str
@@ -56,9 +61,10 @@ class ClusterNumbers(NamedTuple):
     lease_seconds: float
     skew: float | None
     fenced: int
-    forwarded: Mapping[tuple[str, str], int]
+    forwarded: Mapping[tuple[str, ForwardOutcome], int]
     reachable: Mapping[str, bool]
     streams: Mapping[str, int | None]
+    lacks_standby: bool | None = None
 
     @classmethod
     def read(cls, engine: Engine, others: OtherNodes | None) -> ClusterNumbers | None:
@@ -72,6 +78,7 @@ class ClusterNumbers(NamedTuple):
             node=placement.node.name, others=frozenset(), is_member=False, shards=placement.store.shards, unowned=0,
             epochs={}, lease_seconds=0.0, skew=None, fenced=placement.fenced, forwarded=outcomes,
             reachable=placement.reachable, streams=dict.fromkeys(engine.rows) | streams,
+            lacks_standby=placement.store.lacks_standby,
         )  # fmt: skip
         if keeper is None:
             return numbers
@@ -101,6 +108,11 @@ def collect_cluster(numbers: ClusterNumbers) -> Iterable[Metric]:
     yield skew
     text = "Commits that were refused in part, because another node had taken the shard"
     yield CounterMetricFamily("windvane_fenced_commits", text, numbers.fenced)
+    text = "Whether the database commits to no standby, although this node was started with --ha"
+    standby = GaugeMetricFamily("windvane_standby_missing", text)
+    if numbers.lacks_standby is not None:
+        standby.add_metric([], numbers.lacks_standby)
+    yield standby
     yield _collect_forwarded(numbers)
     reachable = GaugeMetricFamily("windvane_node_reachable", "Whether a node answers at its address", labels=["node"])
     for node, is_reachable in sorted(numbers.reachable.items()):

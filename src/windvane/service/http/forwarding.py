@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from windvane.client.address import Request as Outgoing
 from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, Reply, Transport, get_header
 from windvane.service.cluster.placement import ElsewhereError
 from windvane.service.cluster.shard_map import ShardMap
+from windvane.service.http.cluster_metrics import ForwardOutcome
 from windvane.service.http.exchange import AbortedTransferError
 from windvane.service.logs import current_request
 from windvane.service.problems import Problem
@@ -41,6 +43,7 @@ ANSWER_SECONDS = 600.0  # how long a node may take for the next part of an answe
 LEFT_SECONDS = 5.0  # how long a node that has left by itself may take
 REPEATABLE = ("GET", "HEAD", "PUT")  # methods of requests that give the same result when they are repeated
 MOVED_DETAIL = "the stream has just moved to another node; try again"
+MAX_GONE = 1000  # instances that are remembered to be gone, because a slow client may still read their answers
 MAX_BUFFERED_BYTES = 1 << 16  # an answer up to this size is read completely before it is passed on
 NOT_SENT = frozenset(
     {b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"transfer-encoding", b"content-length",
@@ -65,8 +68,8 @@ class Forwarder:
     whether another program was found at an address, and ``has_left`` whether an instance that is not in the map has
     left by itself.
 
-    ``outcomes`` counts the requests by name of the node and outcome: "answered", "unavailable" (status 503), "moved"
-    (not executed, because the stream has moved) or "no-answer".
+    ``outcomes`` counts the requests by name of the node and outcome, one of
+    :data:`windvane.service.http.cluster_metrics.OUTCOMES`.
     """
 
     def __init__(
@@ -76,10 +79,12 @@ class Forwarder:
         has_left: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._secret, self._is_wrong_url, self._has_left = secret, is_wrong_url, has_left
-        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.outcomes: Counter[tuple[str, ForwardOutcome]] = Counter()
         self._transports: dict[str, tuple[Address, Transport]] = {}
         self._waiting: dict[str, set[asyncio.Timeout]] = {}  # waits for a node, by its instance
-        self._ends: dict[str, float] = {}  # when they end, of nodes that have left the cluster
+        self._live: frozenset[str] = frozenset()  # the instances in the last map
+        self._ends: dict[str, float] = {}  # when waits end, by instance that is gone, most recent last
+        self._closing: set[asyncio.Task[None]] = set()  # close connections to addresses that are not used any more
         self._not_sent = NOT_SENT
         self._build_trace_headers: Callable[[], Headers] = list
 
@@ -132,17 +137,31 @@ class Forwarder:
         return from_json(body)
 
     def note_map(self, shard_map: ShardMap) -> None:
-        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves."""
+        """Stop waiting for nodes that were evicted, and soon for those that have left by themselves, and forget the
+        addresses at which no node is any more. Connections to them that requests use are closed when these end.
+
+        Only an instance that was in an earlier map is gone: requests may know a newer map than this one.
+        """
         now = asyncio.get_running_loop().time()
-        for instance in self._waiting.keys() - self._ends.keys() - {node.instance for node in shard_map.nodes}:
-            self._ends[instance] = now + (LEFT_SECONDS if self._has_left(instance) else 0.0)
-            for limit in self._waiting[instance]:
-                limit.reschedule(self._ends[instance])
+        live = frozenset(node.instance for node in shard_map.nodes)
+        for instance in self._live - live:
+            self._ends[instance] = end = now + (LEFT_SECONDS if self._has_left(instance) else 0.0)
+            for limit in self._waiting.get(instance, ()):
+                limit.reschedule(end)
+        self._live = live
+        # An instance whose lease had expired can renew it until it is evicted.
+        ends = {instance: end for instance, end in self._ends.items() if instance not in live}
+        self._ends = dict(list(ends.items())[-MAX_GONE:])
+        for url in self._transports.keys() - {node.url for node in shard_map.nodes}:
+            _, transport = self._transports.pop(url)
+            self._closing.add(task := asyncio.create_task(transport.close()))
+            task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close the connections."""
         for _, transport in self._transports.values():
             await transport.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     @contextlib.asynccontextmanager
     async def _wait_for(self, owner: ElsewhereError) -> AsyncIterator[None]:
@@ -158,7 +177,6 @@ class Forwarder:
         finally:
             if not waiting:
                 self._waiting.pop(owner.instance, None)
-                self._ends.pop(owner.instance, None)
 
     @contextlib.contextmanager
     def _translate(self, owner: ElsewhereError, *, may_repeat: bool = True) -> Iterator[None]:
@@ -175,7 +193,7 @@ class Forwarder:
             detail = f"{place} did not answer, and may have executed the request; retry with the same Idempotency-Key"
             raise (UnansweredError if may_repeat else Problem)("no-answer", detail) from None
 
-    def _count(self, owner: ElsewhereError, outcome: str) -> None:
+    def _count(self, owner: ElsewhereError, outcome: ForwardOutcome) -> None:
         self.outcomes[owner.node, outcome] += 1
 
     async def _send(self, owner: ElsewhereError, method: str, target: bytes, scope: Scope) -> Reply:
@@ -184,6 +202,8 @@ class Forwarder:
                 f"another server answers at {owner.url}, the address of node {owner.node!r}; nothing was sent there"
             )
             raise Problem("unavailable", detail, cause="unreachable")
+        if self._ends.get(owner.instance, math.inf) <= asyncio.get_running_loop().time():
+            raise RefusedError("unavailable", MOVED_DETAIL, cause="moving")
         if owner.url not in self._transports:
             try:
                 # Without a proxy, which would see the secret.

@@ -92,9 +92,10 @@ class EventStore(ReadableStore, Protocol):
     def purge(self, is_stopping: Callable[[], bool] = never) -> bool:
         """Delete the remains of erased data: copies outside the tables, and streams whose removal was interrupted.
 
-        Returns True if nothing is left. :meth:`append` calls this too. Call it after :meth:`begin_removal`, and repeat
-        the call until it returns True, because readers may prevent it from finishing. It ends early, but not in the
-        middle of a transaction, when ``is_stopping()``.
+        Returns True if nothing is left. Call it after :meth:`append` with erasures and after :meth:`begin_removal`, and
+        repeat the call until it returns True, because readers may prevent it from finishing. A store in a file also
+        tries to purge copies at the end of such an :meth:`append`; a database has no copies outside its tables. It ends
+        early, but not in the middle of a transaction, when ``is_stopping()``.
         """
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
@@ -191,6 +192,10 @@ class ClusterStore(Protocol):
 
     address: Address
     shards: int
+
+    @property
+    def lacks_standby(self) -> bool | None:
+        """Whether a standby is needed, but commits wait for none any more; None if no standby is needed."""
 
     def open(self) -> None:
         """Open a store that could not be reached when this object was created. Do nothing if it is open."""

@@ -117,6 +117,30 @@ def test_a_commit_whose_session_ends_may_have_happened(pg: PostgresStore, cluste
     assert numbers(pg) == [1, 2, 3]
 
 
+def test_a_standby_that_is_no_longer_required_is_missed_once(
+    pg: PostgresStore, cluster: Cluster, database: str, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a promotion. The store goes on: an outage would be worse."""
+    assert pg.lacks_standby is None
+    with stuck_commits(cluster):
+        store = PostgresStore(database_url, needs_standby=True)
+    with closing(store), caplog.at_level("INFO", "windvane.service"):
+        for number in (1, 2):
+            cluster.terminate_backends(database)
+            store.append([event(number)])
+            assert store.lacks_standby
+        assert [record.levelname for record in caplog.records if "standby" in record.message] == ["WARNING"]
+        with stuck_commits(cluster):
+            cluster.terminate_backends(database)
+            with store._writer.connect():
+                assert store.lacks_standby is False
+        cluster.terminate_backends(database)
+        store.append([event(3)])
+        levels = [record.levelname for record in caplog.records if "standby" in record.message]
+        assert levels == ["WARNING", "INFO", "WARNING"]
+    assert numbers(pg) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", ["statement", "transaction"])
 def test_a_commit_whose_session_ends_before_it_writes_nothing(
     pg: PostgresStore, cluster: Cluster, database: str, database_url: str, kind: str

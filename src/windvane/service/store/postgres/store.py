@@ -56,7 +56,7 @@ class PostgresStore(Lookups):
     lazy
         Do not fail if the database cannot be reached now; call :meth:`open` to try again.
     needs_standby
-        Refuse a database whose commits do not wait for a standby.
+        Refuse to open a database whose commits do not wait for a standby. Later only log it: see :attr:`lacks_standby`.
     connections
         The largest number of connections for reads and small changes. One more is used to write events.
 
@@ -88,7 +88,7 @@ class PostgresStore(Lookups):
         self._is_open = False
         self._needs_standby, self.shards = needs_standby, 0
         self.tokens = PostgresTokens(self.query, self._transaction)
-        self._writer = EventWriter(self.pool, **self._settings)
+        self._writer = EventWriter(self.pool, needs_standby=needs_standby, **self._settings)
         try:
             self.open()
         except BaseException as error:
@@ -120,6 +120,11 @@ class PostgresStore(Lookups):
     def cluster(self) -> PostgresStore:
         """The interface for nodes that share the store: the store itself."""
         return self
+
+    @property
+    def lacks_standby(self) -> bool | None:
+        """Whether a standby is needed, but commits wait for none any more; None if no standby is needed."""
+        return self._writer.lacks_standby
 
     def close(self) -> None:
         """Close all connections."""
