@@ -20,8 +20,8 @@ ellipsoid of OFUGLB-e contains C_t. At d = 2, t = 3000, delta = 0.05, beta_t^2 i
 
 Guarantee of OFUGLB: regret of order d sqrt(T mu'(<x*, theta*>)) + kappa d^2 for the logistic link, up to logarithms,
 without powers of S. The abstract claims it for OFUGLB only; the bonus of OFUGLB-e has a factor sqrt(1 + S), and so has
-what its ellipsoid gives. None under drift. The likelihood must be right: Bernoulli rewards (or rewards in [0, 1] with mean
-mu(<x, theta*>), whose likelihood ratios are super-martingales), Poisson counts, or sigma-sub-Gaussian noise around
+what its ellipsoid gives. None under drift. The likelihood must be right: Bernoulli rewards (or rewards in [0, 1] with
+mean mu(<x, theta*>), whose likelihood ratios are super-martingales), Poisson counts, or sigma-sub-Gaussian noise around
 <x, theta*>.
 
 What is uncertain: we could read only the abstract of the paper. The set, its radius and the constants of OFUGLB-e are
