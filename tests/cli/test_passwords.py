@@ -166,8 +166,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        lines = until(lambda: [line for line in self._lines if line.startswith("http://")], 120.0)
-        return lines[0].split()[0]
+        return self.wait_for("starting at ", 120.0).split()[0]
+
+    def wait_for(self, beginning: str, seconds: float = 20.0) -> str:
+        """Return the rest of the first line with this ``beginning``."""
+        lines = until(lambda: [line for line in self._lines if line.startswith(beginning)], seconds)
+        return lines[0].removeprefix(beginning)
 
     def has_logged(self, text: str) -> bool:
         return any(text in line for line in self._lines)
@@ -197,6 +201,8 @@ def test_a_server_shows_the_password_to_nobody(form: str, guarded: Cluster, addr
     server = Server(*(["--store", address] if " " in form else [f"--store={address}"]), "--node", "a")
     try:
         until(lambda: server.get("/readyz")[0] == 200, 120.0)
+        assert server.wait_for("starting at ").startswith(f"{server.address}  (store: postgresql:///shop;")
+        assert server.wait_for("ready: ") == f"{server.address}/  (Ctrl-C stops)\n"
         title = server.read_title()
         assert "windvane.cli serve" in title
         assert f"{form.removesuffix('URL')}postgresql:... --node a" in title

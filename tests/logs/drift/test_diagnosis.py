@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import windvane
-from support.drifting_logs import simulate
+from support.drifting_logs import SURE, examine, simulate
 from windvane.agent.features import Features
 from windvane.agent.times import parse_duration
 from windvane.environments import Arc, Static
 from windvane.errors import ArgumentError
 from windvane.logs import ArrayLog, DriftDiagnosis, LogSchema, diagnose_drift, from_arrays
+from windvane.logs.drift.answers import judge
+from windvane.logs.drift.evidence import find_refusal
+from windvane.logs.drift.feature_drift import run_fixed_sample_test
 from windvane.logs.drift.recommendation import format_half_life
 from windvane.logs.drift.rows import read_rows
+from windvane.logs.drift.score_process import build_process
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 HOUR, DAY = 3600.0, 86_400.0
@@ -179,7 +185,10 @@ def read_open_bandit(name: str, column: str) -> ArrayLog:
     ("name", "reason"),
     [
         ("random", "only 46 of 10,000 rewards are of the rarer kind (above the middle)"),
-        ("bts", "the log has 69 rewards of the rarer kind for 34 coordinates"),
+        (
+            "bts",
+            "the log has 69 rewards of the rarer kind for 34 coefficients, and at least 10 per coefficient are needed",
+        ),
     ],
 )
 def test_the_open_bandit_samples_cannot_be_answered(name: str, reason: str) -> None:
@@ -189,12 +198,82 @@ def test_the_open_bandit_samples_cannot_be_answered(name: str, reason: str) -> N
     assert diagnosis.memory is None
 
 
+def make_collinear(position: np.ndarray, click: np.ndarray) -> ArrayLog:
+    """Return a log with one coefficient for each of three positions, and a constant, which is their sum."""
+    vectors = np.concatenate([np.eye(3)[position], np.ones((len(position), 1))], axis=1)
+    return from_arrays(vectors[:, None], np.zeros(len(position), dtype=int), click)
+
+
+def permute_clicks(position: np.ndarray, click: np.ndarray, permutations: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the joint and the largest statistic of the clicks, and then of permutations of them in each position.
+
+    The fit of a position is its rate of clicks, so W is the sum of the residuals, by its standard deviation.
+    """
+    rng, joint, largest = np.random.default_rng(0), np.zeros(1 + permutations), np.zeros(1 + permutations)
+    cell = len(click) // 400  # rows between two points of the processes
+    for place in range(3):
+        own = click[position == place]
+        rate, residual = own.mean(), np.zeros(len(click))
+        for i in range(1 + permutations):
+            residual[position == place] = (rng.permutation(own) if i else own) - rate
+            w = np.cumsum(residual)[cell - 1 :: cell] / math.sqrt(len(own) * rate * (1.0 - rate))
+            joint[i] += np.square(w).mean()
+            largest[i] = max(largest[i], np.abs(w).max())
+    return joint, largest
+
+
 def test_few_clicks_and_collinear_features_are_no_obstacle_to_the_computation() -> None:
-    """With three coefficients there are 23 clicks for each, and with a constant they are collinear."""
-    log = read_open_bandit("bts", "position")
-    vectors = np.concatenate([log.rows.arms, np.ones((10_000, 1, 1))], axis=2)
-    diagnosis = diagnose_drift(from_arrays(vectors, log.rows.played, log.rows.reward))
-    assert diagnosis.verdict == "no drift seen"
+    """With three coefficients there are 23 clicks for each, and with a constant they are collinear.
+
+    In this log, 29 of 69 clicks are in the first 3,000 of 10,000 rows: the fixed-sample test rejects at 5 %. So do
+    permutations of the clicks in each position, which need neither a fit nor a model.
+    """
+    log, resamples = read_open_bandit("bts", "position"), 1999
+    position, click = log.rows.arms[:, 0].argmax(axis=1), log.rows.reward
+    diagnosis = diagnose_drift(make_collinear(position, click))
+    assert diagnosis.evidence.verdict == "no drift seen"
+    assert diagnosis.features is not None
+    assert (diagnosis.rank, diagnosis.features.left_out) == (3, ("x4",))
+    test = diagnosis.features.test
+    joint, largest = permute_clicks(position, click, resamples)
+    for statistic, p, drawn in ((test.joint, test.joint_p, joint), (test.largest, test.largest_p, largest)):
+        assert statistic == pytest.approx(drawn[0], rel=1e-4)  # the fit is within 1e-4 of its standard error
+        permuted = (drawn >= drawn[0]).mean()
+        error = math.sqrt(2.0 * p * (1.0 - p) / resamples)  # both p-values are from this many draws
+        assert abs(permuted - p) <= 4.0 * error
+    assert test.p == 2.0 * min(test.joint_p, test.largest_p) <= diagnosis.alpha
+    assert diagnosis.verdict == "drift likely"
+
+
+def count_verdicts(logs: int, seed: int) -> Counter[str]:
+    """Return the verdicts of logs without drift, with the positions and rates of clicks of the Open Bandit sample."""
+    rates, verdicts = np.array([30 / 3339, 21 / 3262, 18 / 3399]), Counter[str]()
+    while verdicts.total() < logs:
+        rng = np.random.default_rng(seed)
+        seed += 1
+        position = rng.integers(3, size=10_000)
+        log = make_collinear(position, (rng.random(10_000) < rates[position]).astype(float))
+        if find_refusal(read_rows(log)):  # 69 clicks are expected and 50 are needed
+            continue
+        rows, _, evidence = examine(log)
+        verdicts[judge(evidence, run_fixed_sample_test(rows, build_process(rows.design, rows.reward), 0), 0.05)] += 1
+    return verdicts
+
+
+def check_level(verdicts: Counter[str]) -> None:
+    """Each of the two alarms has a level of 5 %."""
+    for alarm in ("drift", "drift likely"):
+        assert stats.binomtest(verdicts[alarm], verdicts.total(), 0.05, alternative="greater").pvalue > SURE
+
+
+def test_false_alarms_with_few_clicks_and_collinear_features() -> None:
+    check_level(count_verdicts(10, seed=40))
+
+
+@pytest.mark.slow
+def test_false_alarms_with_few_clicks_and_collinear_features_in_many_logs() -> None:
+    """With the positions of the sample itself, 12 of 397 logs were "drift likely" and none was "drift"."""
+    check_level(count_verdicts(200, seed=1000))
 
 
 # --- what drifts ------------------------------------------------------------------------------------------------------

@@ -277,9 +277,9 @@ def test_a_retention_is_compared_by_meaning(service: Local) -> None:
     assert service.put(SHOP, {**body, "retention": "90d"}).status_code == 201
     for same in ({}, {"retention": "90d"}, {"retention": "2160h"}):
         assert service.put(SHOP, {**body, **same}).status_code == 200
-    for other in ("91d", None):
+    for other, shown in (("91d", '"91d"'), (None, "null")):
         problem = read_problem(service.put(SHOP, {**body, "retention": other}), 409)
-        assert problem["errors"] == [{"pointer": "#/retention", "detail": "the stream has '90d'"}]
+        assert problem["errors"] == [{"pointer": "#/retention", "detail": f'the stream has "90d", not {shown}'}]
     service.configure(retention=None)
     assert service.put(SHOP, {**body, "retention": None}).status_code == 200
     assert service.get("/v1/streams").json()["streams"][0]["retention"] is None

@@ -33,16 +33,27 @@ def live(service: Local, clock: list[float], rounds: int, seed: int = 0) -> None
 
 
 def outcomes_in(events: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
-    """Return arm, prediction and outcome of the settled decisions, in the order of the log."""
-    decisions, outcomes = {}, []
+    """Return arm, prediction and outcome of the settled decisions made after the first outcome of the log.
+
+    Predictions made before it are those of the prior. An early look comes later, as it needs 20 known delays.
+    """
+    decisions, outcomes = dict[str, dict[str, Any]](), list[tuple[dict[str, Any], float]]()
+    untaught: set[str] | None = None  # decisions made before the first outcome
     for event in events:
         if event["kind"] == "decided":
             decisions[event["id"]] = event
-        elif event["kind"] == "closed":
-            outcomes += [(decisions[key], r) for key, r in zip(event["decisions"], event["learned"], strict=True)]
+            continue
+        learned = dict[str, float | None]()
+        if event["kind"] == "closed":
+            learned = dict(zip(event["decisions"], event["learned"], strict=True))
         elif event.get("settled"):
-            outcomes.append((decisions[event["decision"]], event["value"]))
-    return [(decided["arm"], decided["prediction"], r) for decided, r in outcomes if r is not None]
+            learned = {event["decision"]: event["value"]}
+        known = {key: r for key, r in learned.items() if r is not None}
+        if known and untaught is None:
+            untaught = set(decisions)
+        outcomes += [(decisions[key], r) for key, r in known.items() if key not in (untaught or ())]
+    assert untaught
+    return [(decided["arm"], decided["prediction"], r) for decided, r in outcomes]
 
 
 @pytest.mark.parametrize("settings", [

@@ -47,6 +47,7 @@ def test_an_answer_is_a_line(service: Local) -> None:
         service.post("/v1/streams", {"name": "new", "dim": 1}),
         service.post("/v1/streams/shop/decisions", ARMS),
         service.post("/v1/streams/shop/decisions/batch", {"decisions": [ARMS]}),
+        service.get("/v1/streams/shop", headers={"accept-encoding": "identity"}),
         service.get("/v1/streams/shop"),
         service.get("/healthz"),
         service.get("/v1/streams/nowhere"),
@@ -55,7 +56,11 @@ def test_an_answer_is_a_line(service: Local) -> None:
     for answer in answers:
         assert answer.content.endswith(b"}\n")
         assert answer.content.count(b"\n") == 1
-        assert int(answer.headers["content-length"]) == len(answer.content)
+        assert int(answer.headers["content-length"]) == answer.num_bytes_downloaded  # as sent, before it is unpacked
+    plain, packed = answers[3:5]  # the client accepts gzip unless it is told not to
+    assert ("content-encoding" in plain.headers, packed.headers["content-encoding"]) == (False, "gzip")
+    assert packed.content == plain.content
+    assert packed.num_bytes_downloaded < plain.num_bytes_downloaded == len(plain.content)
 
 
 def test_a_service_that_drains_answers_and_is_not_ready(service: Local) -> None:
