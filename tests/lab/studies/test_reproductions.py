@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from windvane.lab.studies.published import (
     compare_with_published,
     describe_comparisons,
 )
-from windvane.lab.studies.reproductions import NAMES, read_reproduction, run_reproduction
+from windvane.lab.studies.reproductions import NAMES, read_reproduction, run_reproduction, write_recipe
 from windvane.policies.registry import POLICIES
 
 
@@ -108,6 +109,7 @@ def test_only_policies_that_are_not_registered_are_left_out(name: str) -> None:
         is_left_out = policy["policy"] in reproduction.left_out
         assert is_left_out == (":" not in policy["policy"] and policy["policy"] not in POLICIES)
         assert is_left_out != (policy.get("label", policy["policy"]) in built)
+    assert reproduction.baseline in (None, *built)
 
 
 def shorten(spec: Spec, rounds: int = 40) -> Spec:
@@ -117,10 +119,17 @@ def shorten(spec: Spec, rounds: int = 40) -> Spec:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_runs(name: str, tmp_path: Path) -> None:
+def test_every_entry_runs_and_is_reported(name: str, tmp_path: Path) -> None:
     reproduction = read_reproduction(name)
+    recipe = write_recipe(name, reproduction.default_arms, 1.0)
     for number, spec in enumerate(reproduction.build_specs()):
-        results = simulate(shorten(spec), tmp_path / str(number), jobs=1)
+        results = simulate(shorten(spec), tmp_path / str(number), jobs=1, recipe=recipe)
+        assert {path.name for path in present(results)} >= {"report.html"}
+        page = (tmp_path / str(number) / "report.html").read_text(encoding="utf-8")
+        differences = re.findall(r'aria-label="Table: Paired differences".*?</table>', page, re.S)
+        baseline, count = reproduction.baseline or spec.policies[0].name, len(spec.environments)
+        found = sum(table.count(f"<td>{baseline}</td>") for table in differences)
+        assert found == count * (len(spec.policies) - 1)  # the baseline of all others
         assert results.complete
         assert {found.policy for found in results.entries} == {policy.name for policy in spec.policies}
         for found in results.entries:
