@@ -20,6 +20,7 @@ from windvane.environments import Environment
 from windvane.lab.experiment import simulate
 from windvane.lab.figures.over_time_figure import PublishedCurve
 from windvane.lab.report.presentation import present
+from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies.benchmarks import simulate_part
@@ -422,6 +423,9 @@ def test_several_horizons_have_a_folder_each(joined: Results) -> None:
     for part in ("t-30-000", "t-60-000"):
         recipe = Results.open(joined.folder / part).recipe
         assert recipe == {"name": "paper", "paper": "cheung2019", "arms": "two", "bonus_scale": 1.0, "part": part}
+    with rejects(error=FolderError, path=joined.folder, code="no_experiment") as caught:
+        Results.open(joined.folder)  # which of them is meant?
+    assert caught.value.problem.endswith("name one of its parts: t-30-000, t-60-000")
 
 
 def test_the_report_of_several_horizons_has_them_side_by_side(joined: Results) -> None:
