@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -164,6 +165,12 @@ def test_every_exception_for_ruff_is_needed() -> None:
         and not any(path.match(pattern) and code.startswith(rule) for path, code in findings)
     ]
     assert not unneeded, "remove from [tool.ruff.lint.per-file-ignores]:\n" + "\n".join(sorted(unneeded))
+
+
+def test_files_of_tests_have_different_names() -> None:
+    """Their folders are no packages, so pytest imports each file by its bare name, and refuses the second of a name."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_public_method_of_a_policy_is_documented() -> None:

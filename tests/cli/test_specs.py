@@ -48,7 +48,7 @@ def test_check_says_what_a_spec_holds_and_what_policies_are_told(bench: Path) ->
     [
         ("horizon = 60", "horizon = -60", ["horizon: ", "-60"]),
         ("lanes_per_cell = 3", "lanes = 3", ["lanes", "unknown"]),
-        ('policy = "OFUL"', 'policy = "UFOL"', ["policy", "'UFOL'", "OFUL"]),
+        ('policy = "OFUL"', 'policy = "UFOL"', ["policy", "'UFOL'", "`windvane policies` lists them"]),
         ('policy = "OFUL"', 'policy = "OFUL"\nsettings = { bonus = 1 }', ["bonus"]),
         (
             'policy = "OFUL"',

@@ -10,7 +10,7 @@ import typer
 
 from windvane.cli import InputError
 from windvane.cli.console import DRAWING, Answer, Blocks, Note, ProgressBar, Table, count, number, share, warn
-from windvane.cli.options import Confidence, Out
+from windvane.cli.options import Baseline, Confidence, Out
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
 from windvane.lab.results.summary import NOT_SIGNIFICANT, Difference, align, compare_entries
@@ -21,9 +21,7 @@ Folder = Annotated[Path, typer.Argument(help="A results folder, written by simul
 
 def report(
     folder: Folder,
-    baseline: Annotated[
-        str | None, typer.Option(help="The policy to compare the others with (default: the first).")
-    ] = None,
+    baseline: Baseline = None,
     bands: Annotated[
         Bands,
         typer.Option(
@@ -32,6 +30,8 @@ def report(
     ] = "sd",
 ) -> Answer:
     """Draw the figures of an experiment (PNG, PDF, SVG) and write a self-contained report.html.
+
+    Without --baseline, the first policy is the baseline, or in the experiment of a paper the paper's own.
 
     Examples:
       windvane report results
@@ -47,7 +47,7 @@ def report(
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="One or more results folders.")],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare the others with.")] = None,
+    baseline: Baseline = None,
     confidence: Confidence = 0.95,
     out: Out = None,
 ) -> Answer:

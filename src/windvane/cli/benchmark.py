@@ -44,7 +44,7 @@ def drift(
     run: RunOptions,
     quick: Quick = False,
     tuned: Tuned = False,
-    worlds: Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: rotation,clicks")] = None,
+    worlds: options.Worlds = None,
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
 ) -> Answer:
@@ -68,15 +68,12 @@ def drift(
     )
 
 
-_STILL_WORLDS_HELP = "Only these worlds, separated by commas: fixed arms,clicks"
-
-
 def stationary(
     size: Size,
     run: RunOptions,
     quick: Quick = False,
     tuned: Tuned = False,
-    worlds: Annotated[str | None, typer.Option(help=_STILL_WORLDS_HELP)] = None,
+    worlds: options.Worlds = None,
     policies: options.Policies = None,
     check_policies: options.CheckPolicies = False,
 ) -> Answer:
@@ -161,8 +158,9 @@ def streams(
     """Run every policy on labelled data streams, and print a leaderboard.
 
     A policy sees the fields of a row and chooses one of the classes. The reward is 1 if it is the label, else 0. Some
-    policies (GLM-UCB) become slower with every row, so try --rows 2000 first. If a policy fails, the others continue,
-    the failure is reported, and the exit code is 1. Repeat the command to continue a stopped run.
+    policies (GLM-UCB) become slower with every row, so try --rows 2000 first. Policies that never forget, but for OFUL
+    and GLM-UCB, take part only if --policies names them. If a policy fails, the others continue, the failure is
+    reported, and the exit code is 1. Repeat the command to continue a stopped run.
 
     Examples:
       windvane benchmark streams electricity.csv --rows 2000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
-from windvane.cli.options import OUTPUT, Jobs, Seed, complete_policy, list_chosen, split_names
+from windvane.cli.options import OUTPUT, Baseline, Jobs, Seed, complete_policy, list_chosen, split_names
 from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def replay(
             autocompletion=complete_policy,
         ),
     ],
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare the others with.")] = None,
+    baseline: Baseline = None,
     epsilon: Annotated[
         float, typer.Option(help="Probability of a random arm instead of the recommended one.", min=0.0, max=1.0)
     ] = 0.0,

@@ -112,6 +112,8 @@ Policies = Annotated[
     str | None,
     typer.Option(help="Only these policies, separated by commas: OFUL,BVD-GLM-UCB", autocompletion=complete_policies),
 ]
+Worlds = Annotated[str | None, typer.Option(help="Only these worlds, separated by commas: clicks,large S")]
+Baseline = Annotated[str | None, typer.Option(help="The policy to compare the others with.")]
 SpecFile = Annotated[Path, typer.Argument(help="The spec of an experiment, a TOML file ('windvane new' writes one).")]
 CheckPolicies = Annotated[
     bool,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -112,9 +112,12 @@ def get_policy(name: str) -> type[Policy]:
     return POLICIES[name]
 
 
-def describe_unknown_policy(argument: str, name: str, expected: str) -> ArgumentError:
-    """Return the error for a name that no policy has; there are too many policies to list them in a message."""
-    close = get_close_matches(name, POLICIES, 1)
+def describe_unknown_policy(argument: str, name: str, expected: str, others: Iterable[str] = ()) -> ArgumentError:
+    """Return the error for a name that no policy has; there are too many policies to list them in a message.
+
+    ``others`` are names that are accepted in addition to the registered ones.
+    """
+    close = get_close_matches(name, [*POLICIES, *others], 1)
     hint = f"did you mean {close[0]!r}?" if close else "`windvane policies` lists them"
     return ArgumentError(argument, name, expected, hint=hint)
 

@@ -10,7 +10,7 @@ import pytest
 from support import sample_results as samples
 from windvane.lab.report.presentation import draw_differences, present, present_benchmark, present_streams
 from windvane.lab.results.folder import FolderError
-from windvane.lab.studies.paper import paper_recipe
+from windvane.lab.studies.reproductions import write_recipe
 
 KINDS = ("png", "pdf", "svg")
 
@@ -100,8 +100,13 @@ def test_the_page_says_what_bands_show_and_pairs_with_the_baseline(tmp_path):
         assert "95% interval" in differences
 
 
-def test_the_paper_is_paired_with_its_own_policy(tmp_path):
-    results = samples.results(samples.four(runs=6), tmp_path, recipe=paper_recipe("ball", 1.0))
+OLD_RECIPE = {"name": "paper", "arms": "ball", "bonus_scale": 1.0}  # from when there was one paper only
+
+
+@pytest.mark.parametrize("recipe", [write_recipe("faury2021", "ball", 1.0), OLD_RECIPE], ids=["named", "not named"])
+def test_the_paper_is_paired_with_its_own_policy(tmp_path, recipe):
+    entries = samples.four(runs=6, environment="the paper's rotation")
+    results = samples.results(entries, tmp_path, recipe=recipe)
     (page,) = (path for path in present(results) if path.suffix == ".html")
     (differences,) = re.findall(r'aria-label="Table: Paired differences".*?</table>', page.read_text(), re.S)
     assert differences.count("<td>BVD-GLM-UCB</td>") == 3

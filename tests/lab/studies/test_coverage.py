@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from support.entries import entry, results
+from support.refusals import rejects
 from windvane import theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
@@ -89,7 +90,6 @@ GAPS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (BVD, {**PROOF, "bonus_scale": 0.5}, {}, "bonus_scale is not 1"),
     (BVD, {**PROOF, "S": 0.5}, {}, "S = 0.5, but 1 in"),
     (BVD, {**PROOF, "L": 0.5}, {}, "L = 0.5, but 1 in"),
-    (BVD, {**PROOF, "sigma": 0.25}, {}, "sigma = 0.25, but 0.5 in"),
     (BVD, {**PROOF, "link": "probit"}, {}, "link = 'probit', but 'logistic' in"),
     (BVD, {**PROOF, "horizon": 199}, {}, "horizon = 199, but 200 rounds"),
     (BVD, PROOF, {"delay": DELAYS["fixed"](3)}, "rewards arrive late"),
@@ -110,6 +110,17 @@ def test_each_gap_is_named(policy: str, settings: dict[str, Any], world: dict[st
     (named,) = found.gaps
     assert gap in named
     assert (found.is_covered, found.bound, found.has_proven_order) == (False, None, False)
+
+
+def test_a_sigma_that_is_too_small_is_a_gap_where_it_can_run() -> None:
+    """Only unbounded rewards, a gap of their own, allow it; else the policy would reject rewards above 2 sigma."""
+    settings = {**PROOF, "sigma": 0.25}
+    found = cover(BVD, settings, link="identity", rewards=REWARD_LAWS["gaussian"](sd=0.5))
+    sigma, rewards = found.gaps
+    assert "sigma = 0.25, but 0.5 in" in sigma
+    assert "rewards are not bounded" in rewards
+    with rejects("policy", value=BVD):
+        cover(BVD, settings)
 
 
 def test_what_covers_the_runs_although_it_is_not_the_default() -> None:

@@ -377,7 +377,7 @@ def test_benchmark_refuses(tmp_path: Path) -> None:
     assert not files(tmp_path)
     fails("benchmark tides", tmp_path, "tides")
     fails("benchmark drift --worlds nowhere", tmp_path, "`worlds`", "rotation", "'nowhere'")
-    fails("benchmark drift --policies LinOFUL", tmp_path, "`policies`", "OFUL, ", "'LinOFUL'")
+    fails("benchmark drift --policies LinOFUL", tmp_path, "`policies`", "'LinOFUL'", "did you mean 'OFUL'?")
     fails("benchmark drift --horizon 5", tmp_path, "`horizon`", "5")
     fails("study moon", tmp_path, "'name'", "'moon'")
 

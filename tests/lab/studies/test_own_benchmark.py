@@ -114,8 +114,10 @@ def test_the_policies_of_the_spec_take_part() -> None:
     assert spec.title == "Benchmark: two worlds"
     few = own_benchmark(spec_of(half, labelled), ["mine", "OFUL", MINE])
     assert [policy.name for policy in few.policies] == ["mine", "OFUL", "Mine"]
-    with rejects("policies", value="nobody"):
-        own_benchmark(spec_of(), ["nobody"])
+    for name, hint in (("nobody", "`windvane policies` lists them"), ("mien", "did you mean 'mine'?")):
+        with rejects("policies", value=name) as caught:
+            own_benchmark(spec_of(labelled), [name])
+        assert caught.value.hint == hint
 
 
 def test_no_oracle_on_labelled_streams(tmp_path: Path) -> None:

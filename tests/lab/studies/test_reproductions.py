@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from windvane.environments import Environment
 from windvane.lab.experiment import simulate
 from windvane.lab.figures.over_time_figure import PublishedCurve
 from windvane.lab.report.presentation import present
+from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results
 from windvane.lab.spec.experiment_spec import Spec
 from windvane.lab.studies.benchmarks import simulate_part
@@ -28,7 +30,7 @@ from windvane.lab.studies.published import (
     compare_with_published,
     describe_comparisons,
 )
-from windvane.lab.studies.reproductions import NAMES, read_reproduction, run_reproduction
+from windvane.lab.studies.reproductions import NAMES, read_reproduction, run_reproduction, write_recipe
 from windvane.policies.registry import POLICIES
 
 
@@ -108,6 +110,7 @@ def test_only_policies_that_are_not_registered_are_left_out(name: str) -> None:
         is_left_out = policy["policy"] in reproduction.left_out
         assert is_left_out == (":" not in policy["policy"] and policy["policy"] not in POLICIES)
         assert is_left_out != (policy.get("label", policy["policy"]) in built)
+    assert reproduction.baseline in (None, *built)
 
 
 def shorten(spec: Spec, rounds: int = 40) -> Spec:
@@ -117,10 +120,17 @@ def shorten(spec: Spec, rounds: int = 40) -> Spec:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_runs(name: str, tmp_path: Path) -> None:
+def test_every_entry_runs_and_is_reported(name: str, tmp_path: Path) -> None:
     reproduction = read_reproduction(name)
+    recipe = write_recipe(name, reproduction.default_arms, 1.0)
     for number, spec in enumerate(reproduction.build_specs()):
-        results = simulate(shorten(spec), tmp_path / str(number), jobs=1)
+        results = simulate(shorten(spec), tmp_path / str(number), jobs=1, recipe=recipe)
+        assert {path.name for path in present(results)} >= {"report.html"}
+        page = (tmp_path / str(number) / "report.html").read_text(encoding="utf-8")
+        differences = re.findall(r'aria-label="Table: Paired differences".*?</table>', page, re.S)
+        baseline, count = reproduction.baseline or spec.policies[0].name, len(spec.environments)
+        found = sum(table.count(f"<td>{baseline}</td>") for table in differences)
+        assert found == count * (len(spec.policies) - 1)  # the baseline of all others
         assert results.complete
         assert {found.policy for found in results.entries} == {policy.name for policy in spec.policies}
         for found in results.entries:
@@ -413,6 +423,9 @@ def test_several_horizons_have_a_folder_each(joined: Results) -> None:
     for part in ("t-30-000", "t-60-000"):
         recipe = Results.open(joined.folder / part).recipe
         assert recipe == {"name": "paper", "paper": "cheung2019", "arms": "two", "bonus_scale": 1.0, "part": part}
+    with rejects(error=FolderError, path=joined.folder, code="no_experiment") as caught:
+        Results.open(joined.folder)  # which of them is meant?
+    assert caught.value.problem.endswith("name one of its parts: t-30-000, t-60-000")
 
 
 def test_the_report_of_several_horizons_has_them_side_by_side(joined: Results) -> None:

@@ -27,7 +27,7 @@ from windvane.lab.results.leaderboard import LeaderboardRow, rank_policies
 from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.results.summary import Difference, compare_entries
 from windvane.lab.studies.benchmarks import REFERENCES, ranked_entries
-from windvane.lab.studies.reproductions import RECIPE, read_reproduction
+from windvane.lab.studies.reproductions import Reproduction, find_reproduction
 from windvane.lab.studies.streams_benchmark import explain_streams
 from windvane.lab.studies.tuned_benchmark import explain_leaderboard, read_benchmark
 from windvane.lab.studies.tuning import AXES, SweepGrid, read_sweep
@@ -68,16 +68,17 @@ def present(
     if not results.entries:
         raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
     given: Page = {"heading": heading, "notes": notes, "turning": turning, "published": published}
-    if baseline is None and results.recipe.get("name") == "paper":
-        baseline = PROJECTED
+    reproduction = find_reproduction(results.recipe)
+    if baseline is None and reproduction is not None:
+        baseline = reproduction.baseline
     content: Page = {
         "results": results,
         "heading": results.manifest["title"] or results.folder.resolve().name,
         "differences": compare_entries(results.entries, baseline) if results.complete else [],
     }
     plan: Plan = {}
-    if results.recipe.get("name") == RECIPE:
-        content |= _describe_paper(results)
+    if reproduction is not None:
+        content |= _describe_paper(reproduction, results)
         if len({entry.horizon for entry in results.entries}) > 1:
             title = results.manifest["title"]
             plan["horizons"] = partial(horizons_figure, results.entries, content["published"], title=title)
@@ -152,13 +153,12 @@ def _draw_each(plan: Plan, folder: Path, page: Page | None) -> Iterator[list[Pat
         yield [write_report(target=folder / "report.html", **page)]
 
 
-def _describe_paper(results: Results) -> Page:
+def _describe_paper(reproduction: Reproduction, results: Results) -> Page:
     """Return the report of a paper's experiment, beside the published result. The recipe has the settings."""
-    recipe = results.recipe
-    reproduction = read_reproduction(recipe["paper"])
+    arms, bonus_scale = results.recipe["arms"], results.recipe["bonus_scale"]
     return {
         "heading": reproduction.heading,
-        "notes": reproduction.write_notes(results.entries, recipe["arms"], recipe["bonus_scale"]),
+        "notes": reproduction.write_notes(results.entries, arms, bonus_scale),
         "turning": reproduction.find_turning(results.manifest["horizon"]),
         "published": reproduction.published_curves(results.entries),
     }

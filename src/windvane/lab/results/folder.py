@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 TABLES = ("curves", "runs", "paths")
+MOST_PARTS = 5  # sub-folders that an error names, so that it stays a line
 _CORE = ("fingerprint", "seed", "runs", "horizon", "environments", "policies", "cells", "versions")
 
 Recipe = Mapping[str, Any]
@@ -84,7 +85,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         if not folder.is_dir():
             raise FolderError(folder, "not_a_folder", "is not a folder")
-        raise FolderError(folder, "no_experiment", "holds no experiment (no manifest.json)")
+        parts = sorted(manifest.parent.name for manifest in folder.glob("*/manifest.json"))[:MOST_PARTS]
+        hint = f"; name one of its parts: {', '.join(parts)}" if parts else ""
+        raise FolderError(folder, "no_experiment", f"holds no experiment (no manifest.json){hint}")
     again = "start over with --restart, or name another folder"
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -30,7 +30,7 @@ from windvane.lab.run.cells import list_variants
 from windvane.lab.spec.field_types import NOT_A_FLAG, Checked, OptionalText, optional, spec_model
 from windvane.lab.spec.python_objects import NONE, Table, find_name, freeze, name_link
 from windvane.lab.spec.spec_errors import FieldPath, SpecError, add_hint, locate, located, suggest
-from windvane.policies.registry import POLICIES, Signature
+from windvane.policies.registry import POLICIES, Signature, describe_unknown_policy
 
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
@@ -48,7 +48,7 @@ def _check_policy_name(name: str, policy: Any) -> Any:
     if not isinstance(policy, str):
         raise ArgumentError(name, policy, 'the name of a policy, a class, or "module:Class"')
     if ":" not in policy and policy not in POLICIES:
-        raise ArgumentError(name, policy, "the name of a policy", hint=suggest(policy, POLICIES))
+        raise describe_unknown_policy(name, policy, "the name of a policy")
     return policy
 
 

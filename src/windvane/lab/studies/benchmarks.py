@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windvane.arguments import check_choice
 from windvane.environments import BallArms, RandomWalk, Static
 from windvane.errors import ArgumentError
 from windvane.lab.experiment import simulate
@@ -20,7 +19,7 @@ from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.run.build import resolve_link
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, EnvironmentSpec, PolicySpec, Spec
 from windvane.links import get_link
-from windvane.policies.registry import POLICIES
+from windvane.policies.registry import POLICIES, describe_unknown_policy
 
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
@@ -81,9 +80,9 @@ def choose_policies(
             raise ArgumentError(
                 "policies", name, "a policy that can run in all environments", hint=f"{name} {explain_needs(name)}"
             )
-    chosen = [
-        PolicySpec(name) if ":" in name else by_name[check_choice("policies", name, tuple(by_name))] for name in names
-    ]
+        if name not in by_name and ":" not in name:
+            raise describe_unknown_policy("policies", name, "the name of a policy", by_name)
+    chosen = [PolicySpec(name) if ":" in name else by_name[name] for name in names]
     labels = [policy.name for policy in chosen]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ArgumentError("policies", list(names), "policies with different names", got=f"{repeated[0]} twice")

@@ -80,6 +80,8 @@ class Reproduction:
         What is known to be wrong in the publication or its code.
     reasons
         Why our result differs, as far as it is known.
+    baseline
+        The label of the policy that the others are paired with: the paper's own. Default: the first one.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class Reproduction:
     readings: Sequence[str]
     known_errors: Sequence[str] = ()
     reasons: Sequence[str] = ()
+    baseline: str | None = None
     curves: PublishedCurves = field(default_factory=dict, repr=False)
 
     @property
@@ -241,6 +244,14 @@ def read_reproduction(name: str) -> Reproduction:
     table = tomllib.loads(read_data(f"papers/{check_choice('paper', name, NAMES)}.toml"))
     source = PublishedSource(**table.pop("published"))
     return Reproduction(name=name, published=source, curves=read_curves(name), **table)
+
+
+def find_reproduction(recipe: Mapping[str, Any]) -> Reproduction | None:
+    """Return the experiment that this recipe of a manifest names; None if it is not the recipe of a paper.
+
+    A folder of before this registry names no paper, because there was only one.
+    """
+    return read_reproduction(recipe.get("paper", DEFAULT)) if recipe.get("name") == RECIPE else None
 
 
 def write_recipe(name: str, arms: str, bonus_scale: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The benchmark on labelled data streams: every policy that can run there, on each file.
 
+A stream may drift, so policies that never forget are left out, except for those that the paper compares with.
 Each file is a separate experiment, because files have different lengths. Regret is the number of mistakes. theta* is
 unknown, so S, B_T = 2 S and one change, which policies get if they need them, are assumptions; see
 :class:`LabelledStream`. A policy that can learn the scale gets no S.
