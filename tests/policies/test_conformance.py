@@ -32,7 +32,9 @@ def test_the_registry_knows_policies_by_their_papers_names() -> None:
         assert get_policy(name) is policy
         assert policy.name == name
         assert all(policy.card)
-    for wrong, hint in (("LinUCB", "did you mean 'dLinUCB'?"), ("nobody", "`windvane policies` lists them")):
+    hints = {"oful": "did you mean 'OFUL'?", "D-LinUBC": "did you mean 'D-LinUCB'?"}
+    hints |= {"nobody": "`windvane policies` lists them"}
+    for wrong, hint in hints.items():
         with rejects("name", value=wrong, hint=hint):
             get_policy(wrong)
 

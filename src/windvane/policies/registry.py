@@ -117,8 +117,9 @@ def describe_unknown_policy(argument: str, name: str, expected: str, others: Ite
 
     ``others`` are names that are accepted in addition to the registered ones.
     """
-    close = get_close_matches(name, [*POLICIES, *others], 1)
-    hint = f"did you mean {close[0]!r}?" if close else "`windvane policies` lists them"
+    known = {other.casefold(): other for other in (*POLICIES, *others)}
+    close = get_close_matches(name.casefold(), known, 1)
+    hint = f"did you mean {known[close[0]]!r}?" if close else "`windvane policies` lists them"
     return ArgumentError(argument, name, expected, hint=hint)
 
 
