@@ -1,4 +1,4 @@
-"""Measure the decision service, and the version before its rebuild, side by side: `python benchmarks/service.py`.
+"""Measure the decision service, and an older commit of it, side by side: `python benchmarks/service.py`.
 
 Each version has its own server, load generator (its benchmarks/load.py) and windvane.Client. The old one, commit
 0d66128, is unpacked from the git history into a temporary folder and runs in the same environment, with its own cache

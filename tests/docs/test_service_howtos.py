@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import windvane.testing
+from support.pages import DOCS
 from support.server import ARMS
-from support.service_pages import DEPLOY, HOWTO, PLACES, Shell, read_commands
+from support.service_pages import DEPLOY, HOWTO, PLACES, Shell, parse_documents, read_commands
 from windvane import Client, ClientError
 
 VECTORS = ARMS["arms"]
-FEATURES = {"by_arm": {"device": ["phone", "desktop"]}, "arms": ["red", "blue"]}
 PAGES = sorted(HOWTO.glob("*.md"))
 
 
@@ -97,15 +97,27 @@ def test_tokens(shell: Shell) -> None:
 
 @needs("curl")
 def test_a_stream_is_changed(shell: Shell) -> None:
+    """That of the first tutorial, created by its command."""
+    tutorial = read_commands(DOCS / "tutorials" / "first-stream.md")
+    (create,) = (block for block in tutorial if "-X PUT" in block and "features" in block)
     with windvane.testing.serve(shell.folder / "windvane.db") as client:
-        client.create("homepage", features=FEATURES)
-        for decision in client.decide_many("homepage", [None] * 20, contexts=[{"device": "phone"}] * 20):
-            client.reward("homepage", decision, decision.arm == "red")
         shell.port = client.url.rpartition(":")[2]
-        shell.run("".join(read_commands(HOWTO / "change-a-stream.md")))
-        assert client.info("homepage").settings["features"]["arms"] == ["red", "blue", "green"]
-        kinds = [event["kind"] for event in client.events("homepage") if event["kind"] not in ("decided", "rewarded")]
-    assert kinds == ["configured", "refitted", "refit_undone"]
+        shell.run(create)
+        for _ in range(120):  # the timeout of the first twenty passes
+            decision = client.decide("first-stream", context={"device": "phone"})
+            client.reward("first-stream", decision, decision.arm == "red")
+        asked = "".join(read_commands(HOWTO / "change-a-stream.md"))
+        answers = parse_documents(shell.run(asked.replace("curl ", "curl --silent ")))
+        info = client.info("first-stream")
+        kinds = [event["kind"] for event in client.events("first-stream")]
+    changed, ranked, tried, refitted, undone = answers
+    assert changed["settings"]["features"]["arms"] == info.settings["features"]["arms"] == ["red", "blue", "green"]
+    assert {banner["arm"] for banner in ranked["arms"]} == {"red", "blue", "green"}
+    assert (tried["event"], refitted["event"] > 0) == (None, True)
+    assert tried["comparison"]["outcomes"] == info.counts.settled > 0
+    assert undone["settings"]["half_life"] is None
+    changes = [kind for kind in kinds if kind in ("configured", "refitted", "refit_undone")]
+    assert changes == ["configured", "refitted", "refit_undone"]
 
 
 # --- retention --------------------------------------------------------------------------------------------------------
