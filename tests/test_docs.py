@@ -22,6 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 TESTED_ELSEWHERE = {
     ROOT / "docs" / "tutorials" / "first-stream.md",
     *(ROOT / "docs" / "howto" / f"{name}.md" for name in LIBRARY_HOWTOS),
+    ROOT / "docs" / "howto" / "clients-and-retries.md",
 }  # with what their snippets print
 
 
@@ -40,6 +41,13 @@ def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.mark.usefixtures("service")
 def test_python_snippets_run(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_snippets(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda page: page.name)
+def test_every_howto_has_a_test(page: Path) -> None:
+    """A module of tests/docs names it and follows it."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "docs").glob("test_*.py"))
+    assert page.name == "index.md" or page.stem in LIBRARY_HOWTOS or re.search(rf'["/]{page.stem}\.md"', tests)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import windvane.testing
-from support.pages import DOCS
+from support.pages import DOCS, run_page
 from support.server import ARMS
 from support.service_pages import DEPLOY, HOWTO, PLACES, Shell, parse_documents, read_commands
 from windvane import Client, ClientError
@@ -90,6 +90,23 @@ def test_tokens(shell: Shell) -> None:
             assert (error.value.code, error.value.status) == (code, status)
     shell.run(remove)
     assert "shop" not in shell.run("windvane token list --store windvane.db")
+
+
+# --- clients-and-retries ----------------------------------------------------------------------------------------------
+
+
+def test_a_program_decides_and_retries(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snippets assert what the page says of rewards, errors and batches; this looks at what the stream has."""
+    with windvane.testing.serve(shell.folder / "windvane.db") as client:
+        monkeypatch.setenv("WINDVANE_URL", client.url)
+        page = run_page(HOWTO / "clients-and-retries.md")
+        counts = client.info("clicks").counts
+        explained = client.explain("clicks", page.names["first"])
+    assert counts.decisions == 1 + 1 + 3 + 1  # the key "order 4711" makes one decision, and the refused requests none
+    assert (counts.rewards, counts.history_rows) == (1 + 3, 3)
+    assert explained.arm == page.names["first"].arm
+    log = page.printed[-3].splitlines()
+    assert [line.split()[0] for line in log] == [str(number) for number in range(3, 3 + len(log))]
 
 
 # --- change-a-stream --------------------------------------------------------------------------------------------------
