@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORE := .venv-core
 CORE_READY := $(CORE)/.ready
+# What `make test-pythons` runs the tests of the core with, as far as it is installed.
+PYTHONS ?= python3.12 python3.13
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
@@ -13,12 +15,13 @@ WORKERS ?= 3
 # The tests start Python some thousand times; without bytecode, each start would compile the modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint lint-page doctest docs docs-look docs-links slow bench release-check generate docs-tables clean lock help
+.PHONY: demo test test-pythons lint lint-page doctest docs docs-look docs-links slow bench release-check generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper (windvane reproduce): reproduction/report.html"
 	@echo "            (the live service with a simulated audience is another command: windvane demo)"
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests (those of the core without extras)"
+	@echo "make test-pythons  the tests of the core with each of PYTHONS that is installed: $(PYTHONS)"
 	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make docs   build the documentation site: build/docs/index.html; warnings are errors"
 	@echo "make docs-look  the same, and check accessibility and widths of some pages in Chromium (needs npm)"
@@ -36,12 +39,13 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(READY)
 
-# Without any extra: what `pip install windvane` gives, and what runs its tests.
-$(CORE_READY): requirements.lock pyproject.toml
-	test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
-	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+# Without any extra: what `pip install windvane` gives, and what runs its tests. `.venv-core` has $(PYTHON),
+# `.venv-core-3.12` python3.12.
+.venv-%/.ready: requirements.lock pyproject.toml
+	test -x $(@D)/bin/python || $(patsubst core,$(PYTHON),$(patsubst core-%,python%,$*)) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
 		hatchling editables pytest pytest-xdist hypothesis
-	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
 		--no-build-isolation -e .
 	touch $@
 
@@ -85,13 +89,23 @@ docs-look: docs $(DOCS_TOOLS)/node_modules
 docs-links: $(READY)
 	$(SPHINX) build/docs-links --builder linkcheck
 
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 test: $(READY) $(CORE_READY)
 	$(MAKE) --no-print-directory --jobs 2 lint doctest
-	$(CORE)/bin/python -m pytest -n $(WORKERS) --dist worksteal --part core
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --part extras
+	$(CORE)/bin/python $(PYTEST) --part core
+	$(BIN)/python $(PYTEST) --part extras
+
+# pyenv has commands for versions that are not installed, so each is started to see whether it is there.
+test-pythons:
+	@set -e; for python in $(PYTHONS); do \
+		folder=$(CORE)-$${python#python}; \
+		if ! $$python -c "" 2>/dev/null; then echo "$$python skipped: not installed"; continue; fi; \
+		$(MAKE) --no-print-directory $$folder/.ready; \
+		echo "$$python:"; $$folder/bin/python $(PYTEST) --part core; \
+	done
 
 slow: $(READY)
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
+	$(BIN)/python $(PYTEST) -m slow
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
@@ -114,5 +128,5 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) $(CORE) $(PAGE)/node_modules $(DOCS_TOOLS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(CORE) $(CORE)-* $(PAGE)/node_modules $(DOCS_TOOLS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache dist build

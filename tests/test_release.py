@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 import release_check
 import yaml
 
@@ -22,6 +25,31 @@ def test_a_release_is_tried_with_every_extra() -> None:
         compile(code, "smoke test", "exec")
 
 
+def test_a_release_that_follows_the_page_has_a_section_in_the_changelog() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert release_check.has_section(changelog, windvane.__version__)
+    page = (ROOT / "docs" / "developing" / "releasing.md").read_text(encoding="utf-8")
+    headings = re.findall(r"`(## [^`]*0\.1\.0[^`]*)`", page)
+    assert len(headings) == 2
+    for heading in headings:
+        assert release_check.has_section(f"# Changelog\n\n## Unreleased\n\n{heading}\n", "0.1.0")
+        assert not release_check.has_section(f"{heading}\n", "0.1.1")
+        assert not release_check.has_section(f"{heading} or so\n", "0.1.0")
+
+
+def test_the_source_distribution_has_every_file_of_the_repository() -> None:
+    """And a release is checked for what tests read."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("this is no clone")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = set(listed.splitlines())
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    always = {"pyproject.toml", ".gitignore"}  # hatchling adds them
+    assert {name.partition("/")[0] for name in tracked} == {*build["targets"]["sdist"]["include"]} | always
+    assert tracked >= release_check.IN_SOURCE
+    assert {name for name in tracked if "/" not in name} - release_check.IN_SOURCE == always
+
+
 def test_the_citation_is_of_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["license"]) == (windvane.__version__, PROJECT["license"])
@@ -30,7 +58,12 @@ def test_the_citation_is_of_this_version() -> None:
 def test_the_workflow_runs_every_supported_python_and_what_ci_runs() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
     job = workflow["jobs"]["test"]
-    assert PROJECT["requires-python"] == ">=" + job["strategy"]["matrix"]["python"][0]
+    pythons = job["strategy"]["matrix"]["python"]
+    assert PROJECT["requires-python"] == ">=" + pythons[0]
+    classifier = "Programming Language :: Python :: 3."
+    assert [name for name in PROJECT["classifiers"] if name.startswith(classifier)] == [
+        f"Programming Language :: Python :: {version}" for version in pythons
+    ]
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert commands == [".ci/run", "make test"]
 

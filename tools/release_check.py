@@ -24,6 +24,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOR_DEVELOPERS = {"test", "dev", "docs"}  # extras that nobody installs from a release
+IN_SOURCE = {  # what a test or a developer needs, besides the package
+    *("README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"),
+    *("Makefile", "requirements.lock", ".pre-commit-config.yaml", ".github/workflows/tests.yml", ".ci/run"),
+    "tests/conftest.py",
+}
 
 CORE = """
 import tempfile, pathlib, windvane
@@ -124,12 +129,18 @@ def check_contents(source: Path, wheel: Path) -> str:
         foreign = [name for name in archive.namelist() if not re.match(rf"windvane(-{version}\.dist-info)?/", name)]
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    missing = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "requirements.lock", "tests/conftest.py"} - names
+    missing = IN_SOURCE - names
     if foreign or missing:
         sys.exit(f"the wheel has more than the package: {foreign}; the source distribution lacks {sorted(missing)}")
-    if f"({version})" not in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
+    if not has_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version):
         sys.exit(f"CHANGELOG.md has no section for {version}")
     return version
+
+
+def has_section(changelog: str, version: str) -> bool:
+    """Say whether the changelog has a section for ``version``: with its date, or unreleased."""
+    name = re.escape(version)
+    return re.search(rf"^## (Unreleased \({name}\)|{name} \(\d{{4}}-\d\d-\d\d\))$", changelog, re.M) is not None
 
 
 def main() -> None:
