@@ -82,5 +82,5 @@ def test_cite_as_json(tmp_path: Path) -> None:
 
 
 def test_cite_refuses_unknown_names(tmp_path: Path) -> None:
-    fails("policies --cite OFUL,nope", tmp_path, "`name`", "D-LinUCB", "'nope'")
+    fails("policies --cite OFUL,nope", tmp_path, "`name`", "'nope'", "`windvane policies` lists them")
     fails("policies --cite ''", tmp_path, "`name`", "''")

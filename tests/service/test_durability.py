@@ -241,7 +241,8 @@ def test_a_failed_commit_is_503_and_then_forgotten(shop: Local, monkeypatch: pyt
 @pytest.mark.parametrize("left", [0, PAUSE, 100, 199])
 def test_a_commit_that_fails_in_the_middle_of_a_batch(shop: Local, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
     """Some items are on disk, some are not, and the answer is 503: keys tell which, and nothing is done twice."""
-    monkeypatch.setattr(turns, "PAUSE_SECONDS", math.inf)  # a slice has PAUSE items, however slow the machine is
+    for limit in ("PAUSE_SECONDS", "SLOW_SECONDS"):  # a slice has PAUSE items, however slow the machine is
+        monkeypatch.setattr(turns, limit, math.inf)
     with monkeypatch.context() as patch:
         FailingDisk(shop, patch, left)
         items = [{**ARMS, "key": f"{i}"} for i in range(200)]

@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -113,7 +114,8 @@ class Local:
 
         self.store: Any = backends.open_backend(path)
         self.app: Any = create_app(self.store, node=backends.describe_node(), **options)
-        self.loop = asyncio.new_event_loop()
+        self.loop, self._threads = asyncio.new_event_loop(), ThreadPoolExecutor()
+        self.loop.set_default_executor(self._threads)
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
@@ -265,8 +267,18 @@ class Local:
             self.engine.placement.keeper.stop()  # or the next service would have to wait for the lease
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
+        self._end_threads()
         self.loop.close()
         self.store.close()
+
+    def _end_threads(self) -> None:
+        """Wait for threads, as the server does: SQLite crashes if a connection is closed while a thread reads with it.
+
+        A test may have stopped one for good, so there is a limit.
+        """
+        ending = threading.Thread(target=self._threads.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        ending.start()
+        ending.join(10)
 
 
 def _read(answer: httpx2.Response, status: int = 200) -> dict[str, Any]:
