@@ -280,9 +280,10 @@ def check_answer(answer: Answer) -> bytes:
 def _name_error(error: Exception, address: Address) -> ClientError:
     """Return the error about an attempt without an answer."""
     code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
+    hint = ""
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        code = "untrusted"
-    return ClientError(None, code, f"{address.url}: {what} ({str(error) or type(error).__name__})")
+        code, hint = "untrusted", "; SSL_CERT_FILE names a file with the certificate to trust"
+    return ClientError(None, code, f"{address.url}: {what} ({str(error) or type(error).__name__}){hint}")
 
 
 def _find_trace_headers() -> Callable[[], Headers]:

@@ -144,7 +144,7 @@ def _describe_differences(stream: Stream, names: list[str], new: NewStream, want
             pairs[name] = stream.core.settings[name], wanted.settings[name]
         else:
             pairs[name] = _read({}, stream.core, name), _read({}, wanted, name)
-    values = {name: (_to_json(has), _to_json(asked)) for name, (has, asked) in pairs.items()}
+    values = {name: tuple(map(_to_json, _drop_equal(has, asked))) for name, (has, asked) in pairs.items()}
     fixed = [f"`{name}`" for name in names if name not in ("features", *CHANGEABLE, *NOT_OF_THE_AGENT)]
     remedy = (
         f"PATCH cannot change {' and '.join(fixed[:MOST_FIXED])}: "
@@ -159,6 +159,15 @@ def _describe_differences(stream: Stream, names: list[str], new: NewStream, want
         pointer = f"#/settings/{name}" if name in new.settings else f"#/{name}"
         problem.add_error(pointer, f"the stream has {has}, not {asked}")
     return problem
+
+
+def _drop_equal(has: Any, asked: Any) -> tuple[Any, Any]:
+    """Return two values without the entries in which they agree, so that a short text shows the others."""
+    if not (isinstance(has, dict) and isinstance(asked, dict)):
+        return has, asked
+    names = [name for name in {**has, **asked} if has.get(name) != asked.get(name)]
+    pairs = {name: _drop_equal(has.get(name), asked.get(name)) for name in names}
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
 
 def _to_json(value: Any) -> str:

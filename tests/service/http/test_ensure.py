@@ -110,3 +110,12 @@ def test_many_at_once_create_one(service: Local) -> None:
     answers = service.request_together(*[("PUT", SHOP, SETTINGS)] * 8)
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
     assert len({answer.json()["created"] for answer in answers}) == 1
+
+
+def test_a_difference_deep_in_a_setting_is_shown(service: Local) -> None:
+    """Not what is the same, which would fill the message."""
+    fields = {"device": ["phone", "desktop"], "country": ["a long name of a country", "another one", "a third"]}
+    features = {"by_arm": fields, "arms": ["red", "blue"]}
+    assert service.put(SHOP, {"features": features}).status_code == 201
+    problem = read_problem(service.put(SHOP, {"features": {**features, "arms": ["red", "blue", "green"]}}), 409)
+    assert '{"arms": ["red", "blue"]}, not {"arms": ["red", "blue", "green"]}' in problem["detail"]
