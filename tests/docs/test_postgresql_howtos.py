@@ -49,11 +49,13 @@ class Desk:
     """The shell of an administrator: the host of the database is ``localhost``, ``sudo`` and ``systemctl`` pretend."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.home = find_port(), folder / "home"
+        self.port, self.home, self.server_home = find_port(), folder / "home", folder / "server-home"
         self.cluster = Cluster({"port": self.port, "listen_addresses": "127.0.0.1", "wal_level": "replica"}, ACCESS)
         programs = folder / "programs"
-        for directory in (self.home, programs):
+        for directory in (self.home, self.server_home, programs):
             directory.mkdir()
+        if self.cluster.user is not None:
+            shutil.chown(self.server_home, self.cluster.user)
         for name, text in {"sudo": SUDO.format(folder=self.cluster.folder), "systemctl": "#!/bin/sh\n"}.items():
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
@@ -67,17 +69,20 @@ class Desk:
         self.log_in(windvane="choose-another", windvane_owner="choose-one", replicator="choose-a-third")
 
     def log_in(self, **passwords: str) -> None:
-        """Store passwords where libpq looks for them."""
+        """Store passwords where libpq looks for them, for the administrator and for the user of the server."""
         lines = [f"localhost:*:*:{role}:{word}\n" for role, word in passwords.items()]
-        (self.home / ".pgpass").write_text("".join(lines))
-        (self.home / ".pgpass").chmod(0o600)
+        for home in (self.home, self.server_home):
+            (home / ".pgpass").write_text("".join(lines))
+            (home / ".pgpass").chmod(0o600)
+        if self.cluster.user is not None:
+            shutil.chown(self.server_home / ".pgpass", self.cluster.user)
 
     def run(self, script: str, *replacements: tuple[str, str], code: int = 0, **identity: Any) -> str:
         """Run commands, with other names where the documentation has examples; return what they print."""
         for old, new in (("db.internal:5432", f"localhost:{self.port}"), ("db.internal", "localhost"), *replacements):
             script = script.replace(old, new)
         environment = {**self.environment, **identity.pop("environment", {})}
-        return run_bash(script, self.home, environment, code, **identity)
+        return run_bash(script, Path(environment["HOME"]), environment, code, **identity)
 
     def run_as_server(self, script: str, *replacements: tuple[str, str]) -> None:
         """Run commands as the user of the database server, who connects by its socket; those of windvane afterwards."""
@@ -85,16 +90,13 @@ class Desk:
         rest = "\n".join(line for line in script.splitlines() if line not in own)
         user = self.cluster.user
         identity: dict[str, Any] = {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid}
-        environment = {"PGHOST": str(self.cluster.folder), "PGUSER": "owner", "PGDATABASE": "postgres"}
-        if user is not None:
-            shutil.chown(self.home, user)
-            shutil.chown(self.home / ".pgpass", user)
-        try:
-            # What it starts inherits its output: with a pipe this would wait until that ends.
-            self.run(f"( {rest}\n) > log 2>&1 || (cat log; exit 1)", *replacements, environment=environment, **identity)
-        finally:
-            shutil.chown(self.home, os.geteuid())
-            shutil.chown(self.home / ".pgpass", os.geteuid())
+        # A standby goes on reading the passwords of its user, so these stay where they are.
+        environment = {
+            "PGHOST": str(self.cluster.folder), "PGUSER": "owner", "PGDATABASE": "postgres",
+            "HOME": str(self.server_home),
+        }  # fmt: skip
+        # What it starts inherits its output: with a pipe this would wait until that ends.
+        self.run(f"( {rest}\n) > log 2>&1 || (cat log; exit 1)", *replacements, environment=environment, **identity)
         for line in own:
             self.run(line, *replacements)
 
