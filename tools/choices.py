@@ -36,16 +36,25 @@ def has_constant_cost(policy: Kind) -> bool:
     return re.search(r"\bt\b|memory|window|\bH\b|\bM\b|rejected|per lane", policy.card.cost) is None
 
 
+def is_proved_for(rewards: str, *known: str) -> Callable[[Kind], bool]:
+    """Whether there is a proof under drift for these rewards, for a policy that asks for nothing but ``known``."""
+    return lambda policy: policy.card.rewards == rewards and is_proved_under_drift(policy) and asks_only(*known)(policy)
+
+
 NEEDS: dict[str, Callable[[Kind], bool]] = {
-    "no setting that you would have to guess": asks_only(),
-    "a proof under drift for any arms, and you know T and B_T": lambda p: (
-        is_proved_under_drift(p) and asks_only("T", "B_T")(p)
+    "no settings but S, L, σ and the link": asks_only(),
+    "a proof under drift for clicks and any arms, and you know T and B_T": is_proved_for(
+        "generalized linear", "T", "B_T"
     ),
-    "a proof under drift for any arms, and you know only T": lambda p: is_proved_under_drift(p) and asks_only("T")(p),
+    "a proof under drift for clicks and any arms, and you know only T": is_proved_for("generalized linear", "T"),
+    "a proof under drift for linear rewards and any arms, and you know T and B_T": is_proved_for("linear", "T", "B_T"),
+    "a proof under drift for linear rewards and any arms, and you know only T": is_proved_for("linear", "T"),
     "a proof for a parameter that never changes": is_proved_at_rest,
     "a linear model of the rewards": lambda p: p.card.rewards == "linear",
     "a cost per round that does not grow": has_constant_cost,
-    "the same, without the default policy": lambda p: has_constant_cost(p) and p.name != "AdaptiveGLMUCB",
+    "a cost per round that does not grow, without the default policy": lambda p: (
+        has_constant_cost(p) and p.name != "AdaptiveGLMUCB"
+    ),
     "random choices, to evaluate other policies later": lambda p: p.is_randomised,
     "an alarm at each change": lambda p: p.card.forgetting == "detection",
 }

@@ -30,9 +30,9 @@ from windvane.lab.studies.reproductions import DEFAULT, NAMES, Reproduction, rea
 COLUMNS = (
     "regret: the reward lost to the best arm of each round, mean over the runs; ± SE: the standard error of this mean; "
     "sd: the standard deviation of single runs.",
-    "told: what the policy was told exactly although it could do without, and nobody knows it in practice: B_T, the "
-    "drift of the run; the number of changes; S, the bound on the norm of θ*. Policies that need T, the link, S, L or "
-    "σ are given them.",
+    "told: quantities that nobody knows in practice, which the policy was told exactly and does not strictly need: "
+    "B_T, the drift of the run; the number of changes; S, the bound on the norm of θ*. Policies that need T, the link, "
+    "S, L or σ are given them.",
     "γ: the factor by which an observation loses weight in a round, mean over the runs; 1 for a policy without a "
     "discount, – for one without a γ. Of BOB it is that of the last block.",
     "µs/round: microseconds of a decision and its update, per run and round.",
@@ -147,8 +147,7 @@ def _list_papers() -> Answer:
     """Return the experiments that can be reproduced."""
     experiments = [read_reproduction(name) for name in NAMES]
     rows = [
-        [one.name, one.label, one.summary, number(one.runs, 0), number(max(one.horizons), 0), ", ".join(one.arms)]
-        for one in experiments
+        [one.name, one.label, one.summary, number(one.runs, 0), number(max(one.horizons), 0)] for one in experiments
     ]
     document = [
         {
@@ -160,7 +159,7 @@ def _list_papers() -> Answer:
         }
         for one in experiments
     ]
-    return Answer(document, [Table(["name", "paper", "what", "runs", "rounds", "arms"], rows, left=3)])
+    return Answer(document, [Table(["name", "paper", "what", "runs", "rounds"], rows, left=3)])
 
 
 def simulate(

@@ -140,8 +140,9 @@ def test_classes_are_checked() -> None:
     with rejects("policies", value=BROKEN) as caught:
         check_own_policies(map(PolicySpec, ["OFUL", BROKEN]))
     assert "check_" in str(caught.value)
-    with rejects("policies", value=PLAIN):  # it has no probabilities
+    with rejects("policies", value=PLAIN) as caught:  # it has no base class
         check_own_policies([PolicySpec(PLAIN)])
+    assert "derives from windvane.Policy" in str(caught.value)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

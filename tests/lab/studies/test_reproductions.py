@@ -450,7 +450,10 @@ def test_notes_have_no_empty_sections(tmp_path: Path) -> None:
     reproduction = read_reproduction("faury2021")
     spec = reproduction.build_specs(runs=2, horizon=30)[0]
     notes = reproduction.write_notes(simulate(spec, tmp_path, jobs=1).entries, "ball", 1.0)
-    assert list(notes) == ["Where this differs from the published result", "Readings assumed where the paper is silent"]
+    assert list(notes) == [
+        "Where this differs from the published result",
+        "Readings assumed where the paper is silent or contradicts itself",
+    ]
     assert notes["Where this differs from the published result"] == [
         "Nothing to compare: only 3000 rounds were published."
     ]

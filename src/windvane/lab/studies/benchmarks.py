@@ -16,7 +16,7 @@ from windvane.errors import ArgumentError
 from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Entry, Results, group_by_environment
-from windvane.lab.run.build import resolve_link
+from windvane.lab.run.build import resolve_link, resolve_policy
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, EnvironmentSpec, PolicySpec, Spec
 from windvane.links import get_link
 from windvane.policies.registry import POLICIES, describe_unknown_policy
@@ -175,8 +175,13 @@ def check_own_policies(policies: Iterable[PolicySpec]) -> None:
     An :class:`ArgumentError` says which policy fails which check.
     """
     from windvane.checks import check_policy
+    from windvane.policies.base import Policy
 
     for policy in (policy for policy in policies if policy.policy not in POLICIES):
+        if not issubclass(resolve_policy(policy.policy), Policy):
+            raise ArgumentError(
+                "policies", policy.policy, "a class that derives from windvane.Policy: only such classes can be checked"
+            )
 
         def build(*, dim: int, lanes: int | Sequence[int], seed: int, policy: PolicySpec = policy) -> Any:
             spec = EnvironmentSpec("check", RandomWalk(step=0.05), BallArms(), dim=dim)

@@ -221,7 +221,7 @@ class Reproduction:
             "Where this differs from the published result": self.describe_differences(entries),
             "Why it differs": list(self.reasons),
             "Known errors of the publication": list(self.known_errors),
-            "Readings assumed where the paper is silent": self.list_readings(arms, bonus_scale),
+            "Readings assumed where the paper is silent or contradicts itself": self.list_readings(arms, bonus_scale),
             "Policies of the paper that windvane does not have": self.left_out,
         }
         return {heading: lines for heading, lines in notes.items() if lines}
