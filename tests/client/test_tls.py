@@ -34,6 +34,21 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certificate(tmp_path_factory.mktemp("tls") / "own.pem")
 
 
+def test_a_certificate_for_another_name(
+    tmp_path: Path, connect: Connect, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is trusted, so the error does not advise to trust it."""
+    certificate = make_certificate(tmp_path / "other.pem", "DNS:decisions.example.com")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with (
+        SecureServer(certificate, make_answer({})) as server,
+        connect(server.address.replace("http:", "https:")) as client,
+    ):
+        error = refused(lambda: client.decide("a", ARMS), None, "untrusted")
+    assert "use a name of the certificate" in str(error)
+    assert pauses == []
+
+
 def test_certificates(
     certificate: Path, connect: Connect, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +58,7 @@ def test_certificates(
         with connect(address) as client:
             error = refused(lambda: client.decide("a", ARMS), None, "untrusted")
             assert (error.is_unsure, pauses, server.requests) == (False, [], [])
+            assert "SSL_CERT_FILE" in str(error)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with connect(address) as client:
             assert [client.reward("a", "d1", 1.0) for _ in range(2)] == ["recorded"] * 2

@@ -188,7 +188,7 @@ def test_the_line_for_cron(shell: Shell) -> None:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc")
 def test_files_of_a_deleted_store_are_saved(shell: Shell) -> None:
     folder = shell.folder / PLACES["/var/lib/windvane"]
-    (rescue,) = read_commands(HOWTO / "backup-restore.md", "The store was deleted while the service runs")
+    rescue, restore = read_commands(HOWTO / "backup-restore.md", "The store was deleted while the service runs")
     service = windvane.testing.Service(folder / "windvane.db")
     try:
         with Client(service.address) as client:
@@ -203,6 +203,9 @@ def test_files_of_a_deleted_store_are_saved(shell: Shell) -> None:
     finally:
         service.stop()
     assert re.search(r"shop +1 +sound", printed), printed
+    shell.run(restore.replace("/root/rescue", str(shell.folder / "rescue")))
+    with windvane.testing.serve(folder / "windvane.db") as client:
+        assert client.info("shop").counts.decisions == 1
 
 
 # --- upgrade ----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from windvane.service_records import BatchResults, PendingPage, StreamPage
 EXAMPLE = "http://127.0.0.1:8000"
 DEADLINE = 30.0  # seconds; an ordinary restart of the service takes up to 5, compiling a new policy 11
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
+OTHER_NAME = (62, 64)  # of OpenSSL: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+HINT_TO_TRUST = "; SSL_CERT_FILE names a file with the certificate to trust"
 MOST_DOUBLINGS = 20  # more than it takes from the first pause to the longest
 NODE_CONNECT_SECONDS = 1.0  # to connect to a node that only the map names; a given address forwards requests to it
 
@@ -282,7 +284,9 @@ def _name_error(error: Exception, address: Address) -> ClientError:
     code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
     hint = ""
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        code, hint = "untrusted", "; SSL_CERT_FILE names a file with the certificate to trust"
+        is_for_others = error.__cause__.verify_code in OTHER_NAME
+        code = "untrusted"
+        hint = "; use a name of the certificate in the URL" if is_for_others else HINT_TO_TRUST
     return ClientError(None, code, f"{address.url}: {what} ({str(error) or type(error).__name__}){hint}")
 
 

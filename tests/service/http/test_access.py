@@ -246,11 +246,40 @@ def test_tokens_that_come_and_go_are_logged(service: Local, caplog: pytest.LogCa
     service.store.tokens.remove("old")
     for _ in range(2):
         service.get("/v1/streams")
-    changes = [(line.getMessage(), line.__dict__["fields"]) for line in caplog.records if "tokens" in line.getMessage()]
-    assert changes == [
-        ("tokens were added", {"tokens": ["new", "old"]}),
-        ("tokens were removed", {"tokens": ["old"]}),
+    service.store.tokens.remove_all()
+    service.get("/v1/streams")
+    changes = [
+        (line.levelname, line.getMessage(), line.__dict__.get("fields"))
+        for line in caplog.records
+        if re.match("tokens|authentication", line.getMessage())
     ]
+    assert changes == [
+        ("INFO", "tokens were added", {"tokens": ["new", "old"]}),
+        ("INFO", "authentication was turned on", None),
+        ("INFO", "tokens were removed", {"tokens": ["old"]}),
+        ("INFO", "tokens were removed", {"tokens": ["new"]}),
+        ("WARNING", "authentication was turned off", None),
+    ]
+
+
+def test_the_first_token_is_logged_if_no_request_came_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "windvane.service")
+    was_read, read = threading.Event(), access.Access._read_store
+
+    def read_and_tell(self: access.Access) -> Any:
+        tokens = read(self)
+        was_read.set()
+        return tokens
+
+    monkeypatch.setattr(access.Access, "_read_store", read_and_tell)
+    with run_local(tmp_path / "a.db") as service:
+        assert was_read.wait(20)
+        create_token(service.store.tokens, "first", full=True)
+        until(lambda: service.get("/v1/streams").status_code == 401)
+    messages = [line.getMessage() for line in caplog.records]
+    assert {"tokens were added", "authentication was turned on"} <= {*messages}
 
 
 # --- host names and origins ------------------------------------------------------------------------------------------

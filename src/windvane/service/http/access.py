@@ -117,11 +117,7 @@ class Access:
     async def _refresh(self) -> None:
         if self.is_fresh:
             return
-        if self._reading is None or self._reading.done():
-            # It is logged which tokens have changed: that has nothing to do with the request that reads them.
-            self._reading = asyncio.create_task(self._reload(), context=contextvars.Context())
-            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
-        reading = self._reading
+        reading = self.begin_reading()
         done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
         if not done:
             raise refuse_read(TimeoutError())
@@ -131,12 +127,24 @@ class Access:
             self._report(error)
             raise refuse_read(error) from None
 
+    def begin_reading(self) -> asyncio.Task[None]:
+        """Read the tokens in a thread, or return the task that does so already.
+
+        A server begins with it, so that what changes later is logged.
+        """
+        if self._reading is None or self._reading.done():
+            # It is logged which tokens have changed: that has nothing to do with the request that reads them.
+            self._reading = asyncio.create_task(self._reload(), context=contextvars.Context())
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # if nobody waits for it
+        return self._reading
+
     async def _reload(self) -> None:
         now = time.monotonic()
-        stored, self._has_tokens = await asyncio.to_thread(self._read_store)
+        stored, has_tokens = await asyncio.to_thread(self._read_store)
         tokens = {token.hash: token for token in stored}
-        self._note_changes(tokens)
-        self._tokens, self._read = tokens, now
+        if self._read > -math.inf:
+            self._log_changes(tokens, has_tokens)
+        self._tokens, self._has_tokens, self._read = tokens, has_tokens, now
 
     def _read_store(self) -> tuple[list[Token], bool]:
         return self._store.read(), self._store.are_required
@@ -150,11 +158,14 @@ class Access:
         """Whether nobody is admitted, because other machines can reach this one and there is no token."""
         return self.is_closed and not self._has_tokens
 
-    def _note_changes(self, tokens: dict[str, Token]) -> None:
-        """Log which tokens came and went since they were read last."""
+    def _log_changes(self, tokens: dict[str, Token], has_tokens: bool) -> None:
+        """Log which tokens came and went since they were read last, and whether requests need one now."""
         for change, one, other in (("added", tokens, self._tokens), ("removed", self._tokens, tokens)):
-            if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
+            if names := [one[key].name for key in one if key not in other]:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
+        if has_tokens != self._has_tokens:
+            level, state = (logging.INFO, "on") if has_tokens else (logging.WARNING, "off")
+            log.log(level, "authentication was turned %s", state)
 
     def authenticate(self, authorization: str | None, address: str, *, is_forwarded: bool = False) -> Token | None:
         """Return the token of a request, None if it needs none, or raise."""

@@ -106,6 +106,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await engine.start()
+        access.begin_reading()
         if others is not None:  # until then, connections wait to be accepted: other nodes could answer what it refuses
             await engine.wait_until_open(OPEN_SECONDS)
         async with nullcontext() if others is None else others.watch():
