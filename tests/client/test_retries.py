@@ -32,13 +32,14 @@ GOOD = make_answer(RECEIPT)
 ONE_MORE, TWO_MORE = 0.15, 0.35  # seconds in which a request is sent once or twice more: pauses of 0.1, 0.2, 0.4, ...
 
 
-def make_problem(code: str, status: str, pointer: str | None = None) -> bytes:
+def make_problem(code: str, status: str, pointer: str | None = None, cause: str | None = None) -> bytes:
     errors = [] if pointer is None else [{"pointer": pointer, "detail": "wrong"}]
     problem = {"type": f"urn:windvane:problem:{code}", "title": "Title", "detail": "it is so", "errors": errors}
-    return make_answer({**problem, "status": int(status[:3])}, status)
+    return make_answer({**problem, "status": int(status[:3]), "cause": cause}, status)
 
 
 BUSY = make_problem("unavailable", "503 Service Unavailable")
+FAILED = make_problem("unavailable", "503 Service Unavailable", cause="database")
 EXISTS = make_problem("stream-exists", "409 Conflict")
 WRONG = make_problem("invalid", "422 Unprocessable Content", pointer="#/arms/red/1")
 
@@ -103,7 +104,7 @@ def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({round(length, 3) for length in lengths[5:]}) > 10
 
 
-UNSURE = "; an attempt got no answer and may have been executed"
+UNSURE = "; an attempt may have been executed"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,8 @@ UNSURE = "; an attempt got no answer and may have been executed"
         ([BUSY], 503, "unavailable", 3, "it is so; gave up after 3 attempts"),
         ([ask_to_wait(b"7777")], 503, "unavailable", 1, "it is so; gave up after 1 attempt"),  # not within two hours
         ([b"", EXISTS], 409, "stream-exists", 2, "it is so" + UNSURE),
+        ([FAILED, EXISTS], 409, "stream-exists", 2, "it is so" + UNSURE),
+        ([FAILED], 503, "unavailable", 3, "it is so; gave up after 3 attempts" + UNSURE),
         ([EXISTS], 409, "stream-exists", 1, "it is so"),
         ([WRONG], 422, "invalid", 1, "it is so"),
         *(
