@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from support.clients import ARMS, Connect, failed_batch, refused
 from support.network import ScriptedServer, make_answer
+from support.refusals import rejects
 from support.server import until
 from windvane.client import BatchError, Client, messages
 from windvane.client.connection import DEADLINE
@@ -226,6 +228,21 @@ def test_proxies(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
             assert far.reward("a", "d1", 1.0) == "recorded"
     first = b"PUT http://windvane.invalid/under/here/v1/streams/a/decisions/d1/reward HTTP/1.1"
     assert proxy.requests[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    "rest", ["123/secret@h:1", "secret/1@h:1", "secret#1@h:1", "é-secret@h:1", "x@h:secret", "x@h:0"]
+)
+def test_a_proxy_that_is_no_address(connect: Connect, monkeypatch: pytest.MonkeyPatch, rest: str) -> None:
+    monkeypatch.setenv("http_proxy", f"http://user:{rest}")
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with connect("http://windvane.invalid") as client, rejects("HTTP_PROXY", value=None) as caught:
+        client.info("a")
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv("http_proxy", "ftp://h:1")
+    with connect("http://windvane.invalid") as client, rejects("HTTP_PROXY"):
+        client.info("a")
 
 
 # --- answers that are not the service's ----------------------------------------------------------------------------
