@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from support.clients import ARMS, Connect, failed_batch, refused
 from support.network import ScriptedServer, make_answer
+from support.refusals import rejects
 from support.server import until
 from windvane.client import BatchError, Client, messages
 from windvane.client.connection import DEADLINE
@@ -32,13 +34,14 @@ GOOD = make_answer(RECEIPT)
 ONE_MORE, TWO_MORE = 0.15, 0.35  # seconds in which a request is sent once or twice more: pauses of 0.1, 0.2, 0.4, ...
 
 
-def make_problem(code: str, status: str, pointer: str | None = None) -> bytes:
+def make_problem(code: str, status: str, pointer: str | None = None, cause: str | None = None) -> bytes:
     errors = [] if pointer is None else [{"pointer": pointer, "detail": "wrong"}]
     problem = {"type": f"urn:windvane:problem:{code}", "title": "Title", "detail": "it is so", "errors": errors}
-    return make_answer({**problem, "status": int(status[:3])}, status)
+    return make_answer({**problem, "status": int(status[:3]), "cause": cause}, status)
 
 
 BUSY = make_problem("unavailable", "503 Service Unavailable")
+FAILED = make_problem("unavailable", "503 Service Unavailable", cause="database")
 EXISTS = make_problem("stream-exists", "409 Conflict")
 WRONG = make_problem("invalid", "422 Unprocessable Content", pointer="#/arms/red/1")
 
@@ -103,7 +106,7 @@ def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({round(length, 3) for length in lengths[5:]}) > 10
 
 
-UNSURE = "; an attempt got no answer and may have been executed"
+UNSURE = "; an attempt may have been executed"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,8 @@ UNSURE = "; an attempt got no answer and may have been executed"
         ([BUSY], 503, "unavailable", 3, "it is so; gave up after 3 attempts"),
         ([ask_to_wait(b"7777")], 503, "unavailable", 1, "it is so; gave up after 1 attempt"),  # not within two hours
         ([b"", EXISTS], 409, "stream-exists", 2, "it is so" + UNSURE),
+        ([FAILED, EXISTS], 409, "stream-exists", 2, "it is so" + UNSURE),
+        ([FAILED], 503, "unavailable", 3, "it is so; gave up after 3 attempts" + UNSURE),
         ([EXISTS], 409, "stream-exists", 1, "it is so"),
         ([WRONG], 422, "invalid", 1, "it is so"),
         *(
@@ -223,6 +228,21 @@ def test_proxies(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
             assert far.reward("a", "d1", 1.0) == "recorded"
     first = b"PUT http://windvane.invalid/under/here/v1/streams/a/decisions/d1/reward HTTP/1.1"
     assert proxy.requests[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    "rest", ["123/secret@h:1", "secret/1@h:1", "secret#1@h:1", "é-secret@h:1", "x@h:secret", "x@h:0"]
+)
+def test_a_proxy_that_is_no_address(connect: Connect, monkeypatch: pytest.MonkeyPatch, rest: str) -> None:
+    monkeypatch.setenv("http_proxy", f"http://user:{rest}")
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with connect("http://windvane.invalid") as client, rejects("HTTP_PROXY", value=None) as caught:
+        client.info("a")
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv("http_proxy", "ftp://h:1")
+    with connect("http://windvane.invalid") as client, rejects("HTTP_PROXY"):
+        client.info("a")
 
 
 # --- answers that are not the service's ----------------------------------------------------------------------------

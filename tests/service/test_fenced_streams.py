@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -200,3 +201,24 @@ def test_the_log_says_that_a_lookup_took_too_long(
     go.set()
     assert read_problem(answer, 503)["cause"] == "stalled"
     assert "stored events cannot be read: no answer within 0.05 s" in caplog.messages
+
+
+def test_timeouts_of_a_stream_that_another_node_takes_are_left_to_it(
+    node: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, stream = node.engine, node.engine.streams["shop"]
+    monkeypatch.setattr(stream, "is_due", lambda _: not stream.is_taken_over)
+
+    async def scene() -> None:
+        engine.timeouts.begin(stream)
+        assert stream.closing is not None
+        await asyncio.sleep(0.0)  # it waits for its turn
+        engine.drop(engine.rows["shop"])
+        await stream.closing
+        await asyncio.sleep(0.0)
+        gc.collect()  # asyncio reports an error that nobody has retrieved when the task is deleted
+
+    node.run(scene())
+    end_epoch(node)
+    until(lambda: node.get(SHOP).status_code == 200)
+    assert not [record for record in caplog.records if record.name == "asyncio"]

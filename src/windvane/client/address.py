@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 import httpcore2
 
+from windvane.errors import ArgumentError
+
 Headers = list[tuple[bytes, bytes]]
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def split_urls(url: str | Iterable[str]) -> list[str]:
@@ -109,15 +112,29 @@ class Address:
         if not self._uses_proxy or self._is_loopback() or urllib.request.proxy_bypass(self.host):
             return None
         proxies = urllib.request.getproxies()
-        if not (proxy := proxies.get(self.scheme) or proxies.get("all")):
+        name = self.scheme if proxies.get(self.scheme) else "all"
+        if not (proxy := proxies.get(name)):
             return None
-        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        user, password = (urllib.parse.unquote(text or "") for text in (parts.username, parts.password))
-        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        return httpcore2.Proxy(where, auth=(user, password) if parts.username else None)
+        try:
+            return _read_proxy(proxy if "://" in proxy else f"http://{proxy}")
+        except (ValueError, TypeError):  # the text of the error may have a part of the password
+            expected = "the address of a proxy, such as http://proxy:3128, with special characters percent-encoded"
+            raise ArgumentError(f"{name.upper()}_PROXY", None, expected, got="another value") from None
 
     def _is_loopback(self) -> bool:
         try:
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _read_proxy(url: str) -> httpcore2.Proxy:
+    """Return the proxy at an address. Raise ValueError or TypeError if the address is not valid."""
+    parts = urllib.parse.urlsplit(url)
+    netloc = parts.netloc.rpartition("@")[2]
+    where = parts._replace(netloc=netloc).geturl()
+    # A password with a slash is parsed as a port and a path.
+    if parts.scheme not in PROXY_SCHEMES or not parts.hostname or parts.port == 0 or "@" in where:
+        raise ValueError
+    user, password = (urllib.parse.unquote(text or "") for text in (parts.username, parts.password))
+    return httpcore2.Proxy(where, auth=(user, password) if parts.username else None)

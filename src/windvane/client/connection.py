@@ -185,7 +185,7 @@ class Connection:
             error.message += f"; gave up after {route.attempts} attempt{'s' * (route.attempts > 1)}"
         if error.is_unsure:
             error.code = "no-answer" if error.code == "unreachable" else error.code
-            error.message += "; an attempt got no answer and may have been executed"
+            error.message += "; an attempt may have been executed"
         error.args = (error.message,)
         raise error from None
 

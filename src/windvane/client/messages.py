@@ -24,6 +24,10 @@ from windvane.service_records import ItemResult, ProblemDetails
 STREAMS, CLUSTER = "/v1/streams", "/v1/cluster"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
 MOST_KEYS = 10  # of a path that an error names
+UNSURE_CAUSES = (
+    "disk", "stalled", "misplaced", "damaged", "database", "recovering", "moving", "stopping", "internal"
+)  # fmt: skip
+"""Causes of 503 with which the service may have failed, stopped or lost the stream after it executed the request."""
 T = TypeVar("T")
 
 
@@ -51,7 +55,8 @@ class ClientError(WindvaneError):
     pointers : list of str
         All pointers of the answer.
     is_unsure : bool
-        Whether this or an earlier attempt got no answer, so that the request may have been executed.
+        Whether the request may have been executed: this or an earlier attempt got no answer, or the service failed
+        during it.
     retry_after : float
         Seconds that the service asked to wait, or 0.
     """
@@ -331,6 +336,7 @@ def build_error(status: int, problem: ProblemDetails | bytes | None, retry_after
             message = f"{code}: {TOKEN_HINTS[code]}" if code in TOKEN_HINTS else details.detail
             error = ClientError(status, code, message, pointer)
             error.pointers = [entry.pointer for entry in details.errors]
+            error.is_unsure = error.is_unsure or (status == 503 and details.cause in UNSURE_CAUSES)
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)
     return error

@@ -39,8 +39,8 @@ class StreamCalls(Connection):
         Parameters
         ----------
         name
-            Name of the stream. If it exists, the error has the code ``"stream-exists"``; if an earlier attempt got no
-            answer and may have created the stream, ``is_unsure`` is also true.
+            Name of the stream. If it exists, the error has the code ``"stream-exists"``; if an earlier attempt may have
+            created the stream, because it got no answer or the service failed during it, ``is_unsure`` is also true.
         **settings
             ``title``, ``retention`` (how long events are kept, such as ``"90d"``; default: forever) and the arguments
             of :class:`windvane.Agent`; the policy's own settings in a dict ``settings``.
@@ -157,7 +157,8 @@ class StreamCalls(Connection):
     async def delete_stream(self, stream: str) -> None:
         """Delete a stream with all of its data. This cannot be undone.
 
-        If an attempt got no answer, and the next one finds no stream with this name, the stream counts as deleted.
+        If an attempt got no answer, or the service failed during it, and the next one finds no stream with this name,
+        the stream counts as deleted.
 
         Raises
         ------

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from windvane.agent.times import read_clock
-from windvane.service.problems import Problem
+from windvane.service.problems import MovedError, Problem
 from windvane.service.streams import Done, Stream
 from windvane.service.turns import wait_while_changing, wait_while_held
 
@@ -51,7 +51,7 @@ class Timeouts:
     async def _close(self, stream: Stream, closing: asyncio.Future[None]) -> None:
         """Close due decisions, some at a time: other requests have a turn while these are written to disk."""
         try:
-            with contextlib.suppress(Problem):  # streams are rebuilt after one
+            with contextlib.suppress(Problem, MovedError):  # the stream is rebuilt, or has a new owner
                 while await self._is_due(stream):
                     await self._engine.turnstile.wait()
                     await self._engine.operations.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))

@@ -14,7 +14,7 @@ import pytest
 
 from support.server import ARMS, Local, parse_json, read_problem
 from windvane.records import to_datetime, to_plain
-from windvane.service.store import KINDS
+from windvane.service.store import KINDS, DatabaseError
 
 EVENTS = "/v1/streams/shop/events"
 
@@ -110,25 +110,50 @@ def test_an_event_that_cannot_be_read_aborts_the_transfer(tmp_path: Path) -> Non
     assert read_problem(service.get(f"{EVENTS}?after=2"), 500)["code"] == "unreadable"
     answer = service.get(f"{EVENTS}?limit=2")
     assert [parse_json(line)["number"] for line in answer.text.splitlines()] == [1, 2]
-    lines, is_whole = [], False
-
-    async def read() -> None:
-        nonlocal is_whole
-        messages: list[Any] = []
-
-        async def send(message: Any) -> None:
-            messages.append(message)
-
-        async def receive() -> Any:
-            await asyncio.sleep(60)
-
-        headers = [(b"host", b"127.0.0.1")]
-        scope = {"type": "http", "method": "GET", "path": EVENTS, "query_string": b"", "headers": headers}
-        await service.app({**scope, "root_path": "", "client": ("127.0.0.1", 1)}, receive, send)
-        lines.extend(b"".join(message.get("body", b"") for message in messages).splitlines())
-        is_whole = not messages[-1].get("more_body", False)
-
-    service.run(read())
+    lines, is_whole = export(service)
     assert [parse_json(line)["kind"] for line in lines] == ["decided", "decided", "unreadable"]
     assert not is_whole  # the server closes the connection, and clients notice
     service.stop()
+
+
+def export(service: Local) -> tuple[list[bytes], bool]:
+    """Return the lines of an export, and whether it was completed."""
+    messages: list[Any] = []
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    async def receive() -> Any:
+        await asyncio.sleep(60)
+
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "GET", "path": EVENTS, "query_string": b"", "headers": headers}
+    service.run(service.app({**scope, "root_path": "", "client": ("127.0.0.1", 1)}, receive, send))
+    lines = b"".join(message.get("body", b"") for message in messages).splitlines()
+    return lines, not messages[-1].get("more_body", False)
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), DatabaseError("the server is away")])
+def test_a_store_that_is_away_is_no_damage(service: Local, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The transfer breaks off, and clients resume it: nothing is wrong with the next event."""
+    service.create("shop")
+    for _ in range(4):
+        service.decide()
+    monkeypatch.setattr("windvane.service.http.export.CHUNK", 2)
+    read_events = service.store.read_events
+
+    def fail(stream: int, after: int = 0, limit: int = 1 << 62) -> Any:
+        if after >= first:
+            raise error
+        return read_events(stream, after, limit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "read_events", fail)
+        first = 2
+        lines, is_whole = export(service)
+        assert [parse_json(line)["number"] for line in lines] == [1, 2]
+        assert not is_whole
+        assert read_problem(service.get(f"{EVENTS}?format=parquet"), 503)["type"].endswith("unavailable")
+        first = 0
+        assert read_problem(service.get(EVENTS), 503)["type"].endswith("unavailable")
+    assert len(service.events()) == 4

@@ -20,6 +20,8 @@ from windvane.service.store import (
 )
 from windvane.service.store.sqlite import erasure as erasing
 
+ITS_FILES = ("-wal", "-shm", ".mark", ".lock")
+
 
 def test_an_erasure_is_read_back(any_store: Store) -> None:
     row = add_row(any_store)
@@ -168,3 +170,16 @@ def test_a_commit_that_erases_does_not_delete_the_events_of_removed_streams(
     assert b"request of shop-1-30-" in content
     assert store.purge()
     assert b"shop-1-" not in read_bytes(store.path)
+
+
+def test_nothing_is_left_of_a_repair_that_was_interrupted(tmp_path: Path) -> None:
+    """The damaged store may have been replaced by a backup since then, in which data are erased later."""
+    path = tmp_path / "a.db"
+    SqliteStore(path).close()
+    for suffix in (".salvage", ".salvage-wal", ".repairing", ".repairing-journal"):
+        path.with_name(path.name + suffix).write_bytes(b"request of shop-1-7-")
+    with closing(SqliteStore(path, shared=True)):  # a repair may be under way
+        assert b"shop" in read_bytes(path)
+    with closing(SqliteStore(path)):
+        assert b"shop" not in read_bytes(path)
+        assert {file.name for file in tmp_path.iterdir()} <= {f"a.db{suffix}" for suffix in ("", *ITS_FILES)}

@@ -11,8 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from support.server import Local, pack_stream, until
+from support.server import Local, pack_stream, read_problem, until
 from support.stores import add_stream, compact, copy_store, decide, query, recover_all, verify
+from windvane.client.messages import UNSURE_CAUSES
 from windvane.service import engine
 from windvane.service.store import SqliteStore
 from windvane.service.store.sqlite import erasure as erasing
@@ -153,3 +154,16 @@ def test_a_server_finishes_what_another_began(prepared: Path, monkeypatch: pytes
         service.stop()
     assert query(prepared, f"SELECT value FROM meta WHERE name = '{REMOVING}'") == [("",)]
     assert verify(prepared).is_sound
+
+
+def test_a_deletion_that_fails_after_the_stream_is_removed(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client does not take the answer for a sign that nothing was executed."""
+    service = Local(prepared)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(service.store, "purge", Mock(side_effect=sqlite3.OperationalError("database is locked")))
+            failed = service.request("DELETE", "/v1/streams/shop")
+        assert read_problem(failed, 503)["cause"] in UNSURE_CAUSES
+        read_problem(service.request("DELETE", "/v1/streams/shop"), 404)
+    finally:
+        service.stop()

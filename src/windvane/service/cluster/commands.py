@@ -7,33 +7,33 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from windvane.service.cluster.clocks import read_clock
 from windvane.service.store.postgres.connections import Connection
 from windvane.service.store.records import DatabaseError
 
-Work = Callable[[Connection], Any]
+T = TypeVar("T")
 
 
-class _Command:
-    def __init__(self, work: Work, seconds: float) -> None:
+class _Command(Generic[T]):
+    def __init__(self, work: Callable[[Connection], T], seconds: float) -> None:
         self.work, self.end = work, read_clock() + seconds
-        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
 
 class Commands:
     """A queue of commands. Each is retried until it succeeds or times out."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Command] = deque()
+        self._queue: deque[_Command[Any]] = deque()
         self._guard = threading.Lock()
         self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def ask(self, work: Work, seconds: float, wake: Callable[[], None]) -> Any:
+    def ask(self, work: Callable[[Connection], T], seconds: float, wake: Callable[[], None]) -> T:
         """Let the other thread do ``work``, and return the result. Raise :class:`DatabaseError` if it times out."""
         command = _Command(work, seconds)
         with self._guard:

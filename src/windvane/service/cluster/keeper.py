@@ -183,8 +183,7 @@ class Keeper:
         This waits for transactions that are still writing under the old epochs. Raises :class:`DatabaseError` on a
         timeout; the node then owns no shard until ``on_taken`` reports it.
         """
-        taken: dict[int, int] = self._commands.ask(self._member.retake, seconds, self._session.wake)
-        return taken
+        return self._commands.ask(self._member.retake, seconds, self._session.wake)
 
     def release(self, shards: Collection[int], seconds: float = COMMAND_SECONDS) -> set[int]:
         """Free shards of this node. Return those that it owned and that are free now.
@@ -197,8 +196,7 @@ class Keeper:
             epochs.update(self._member.drop(shards))  # a retry drops nothing more
             return self._member.release(connection, epochs)
 
-        released: set[int] = self._commands.ask(work, seconds, self._session.wake)
-        return released
+        return self._commands.ask(work, seconds, self._session.wake)
 
     def drop_fenced(self, epochs: Mapping[int, int]) -> None:
         """Drop shards whose commit was fenced: these epochs are no longer valid.

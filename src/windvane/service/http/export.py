@@ -136,6 +136,8 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
             problem = error
         except STORE_ERRORS as error:
             engine.report_damage(error)
+            if not is_damage(error):  # nothing is wrong with the event
+                raise
             problem = UnreadableEventError(after + 1, "cannot be read")
         if chunk:
             yield chunk
@@ -144,7 +146,7 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
 
 
 def _write_lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
-    """Yield lines of JSON. If an event after the first cannot be read, the last line says so."""
+    """Yield lines of JSON. If an event after the first is damaged, the last line says so."""
     has_begun = False
     try:
         for chunk in chunks:
@@ -156,6 +158,10 @@ def _write_lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
         line = {"number": error.number, "kind": KINDS[UNREADABLE], "error": error.problem}
         yield json.dumps(line).encode() + b"\n"
         raise AbortedTransferError(str(error)) from None
+    except STORE_ERRORS as error:  # a client can resume the transfer later
+        if not has_begun:
+            raise
+        raise AbortedTransferError(f"the store cannot be read ({error})") from None
 
 
 def _write_parquet(chunks: Iterator[list[Event]]) -> IO[bytes]:

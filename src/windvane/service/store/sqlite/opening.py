@@ -35,6 +35,8 @@ from windvane.service.store.sqlite.database import (
 )
 from windvane.service.store.sqlite.marks import ID_BYTES
 
+SALVAGE = ".salvage"  # ending of the name of a copy of a damaged store, which has its data
+
 
 def lock_store(path: Path) -> filelock.BaseFileLock:
     """Lock ``FILE.lock``. The system releases the lock when the process ends; the file stays."""
@@ -155,7 +157,7 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
             return
     if not _may_hold_settings(path):
         raise StoreError(path, "damaged", "cannot be used as a store (its first page is damaged)")
-    copy = add_suffix(path, ".salvage")
+    copy = add_suffix(path, SALVAGE)
     try:
         _copy_with_first_page(path, copy)
         with contextlib.closing(connect(copy)) as connection:

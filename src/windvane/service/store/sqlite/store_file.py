@@ -26,6 +26,7 @@ from windvane.service.store.sqlite.database import (
 )
 from windvane.service.store.sqlite.marks import Marks, has_streams, marks_path
 from windvane.service.store.sqlite.opening import (
+    SALVAGE,
     create_store,
     lock_store,
     open_file,
@@ -126,7 +127,8 @@ class StoreFile:
         is_exclusive = self._lock is not None
         if is_exclusive:
             finish_swap(self.path)
-            remove_database(add_suffix(self.path, BUILDING))  # of a repair that was interrupted before it was complete
+            for suffix in (BUILDING, SALVAGE):  # of a repair that was interrupted before it was complete
+                remove_database(add_suffix(self.path, suffix))
         elif add_suffix(self.path, COMPLETED).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
         self._hold_file(lock=is_exclusive)
