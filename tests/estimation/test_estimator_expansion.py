@@ -127,6 +127,26 @@ def test_theta_jumps_across_the_ball() -> None:
     assert 0 < np.mean(np.array(uses) == 2) < 1
 
 
+@pytest.mark.parametrize("lam", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("angle", [0.4, 0.7, 1.0])
+def test_theta_jumps_across_old_features(lam: float, angle: float) -> None:
+    """No term of a polynomial is small there, but all of them cancel: rounding counts, and the bound has it."""
+    rng, across = np.random.default_rng(0), np.array([np.cos(angle), np.sin(angle)])
+    fast, slow = (MaximumLikelihoodEstimator(2, S=5.0, lam=lam, expansion=chosen) for chosen in (None, EXACT))
+    for t in range(860):
+        x, reward = (across, t % 2) if t < 800 else (np.array([-across[1], across[0]]), 1.0)
+        x = (x * rng.uniform(0.9, 1.0))[None]
+        for estimator in (fast, slow):
+            estimator.advance()
+            estimator.observe(x, float(reward))
+            estimator.solve()
+        if t < 800:
+            continue
+        error = np.linalg.norm(fast.theta_hat - slow.theta_hat)
+        rounding = 1e-15 * (np.linalg.norm(slow.b) + t) / np.linalg.eigvalsh(slow.moments(slow.theta_hat)[1])[0, 0]
+        assert error <= (fast.root_error + slow.root_error).item() + rounding
+
+
 def test_rewards_ten_thousand_rounds_late() -> None:
     """They enter with the weight of their age, and are remembered as long as any other of that age."""
     rng = np.random.default_rng(2)
