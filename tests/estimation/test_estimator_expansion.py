@@ -11,7 +11,8 @@ from support import access
 from support.estimators import TOLERANCE, Twin, feed
 from support.expansions import SMALL
 from support.worlds import ball, draw_reward, same_state, turning_theta
-from windvane.estimation import Discount, Expansion, MaximumLikelihoodEstimator
+from windvane.errors import ArgumentError
+from windvane.estimation import Discount, Expansion, MaximumLikelihoodEstimator, Window
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2
 from windvane.links import CustomLink
 
@@ -315,6 +316,28 @@ def test_short_memories_windows_and_custom_links_are_summed_exactly() -> None:
     estimator = access.make_estimator(2, gamma=0.9)
     feed(estimator, [0], range(700), 2)
     assert access.save(estimator)["expansions"].size == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"),
+    [((3, 8, 40, 64), "order"), ((-2, 8, 40, 64), "order"), ((4, 0, 40, 64), "recent"), ((4, 8, 40, 0), "rate")],
+)
+def test_settings_without_a_bound_are_refused(settings: tuple[int, int, int, int], argument: str) -> None:
+    """With an odd order, M sums terms of both signs and bounds nothing."""
+    with pytest.raises(ArgumentError) as caught:
+        Expansion(*settings)
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    "given", [{"forgetting": Window(300)}, {"link": OWN_LINK}, {"expansion": Expansion(12, 8, 40, 64)}]
+)
+def test_an_expansion_that_cannot_be_certified_is_refused(given: dict[str, Any]) -> None:
+    """A window removes entries, which stay in the tensors; of other links and orders the remainder is not known."""
+    with pytest.raises(ArgumentError) as caught:
+        MaximumLikelihoodEstimator(2, **{"expansion": SMALL, **given})
+    assert caught.value.argument == "expansion"
+    MaximumLikelihoodEstimator(2, **{**given, "expansion": EXACT})
 
 
 def test_work_in_a_round_is_bounded() -> None:
