@@ -11,7 +11,8 @@ from support import access
 from support.estimators import TOLERANCE, Twin, feed
 from support.expansions import SMALL
 from support.worlds import ball, draw_reward, same_state, turning_theta
-from windvane.estimation import Discount, Expansion, MaximumLikelihoodEstimator
+from windvane.errors import ArgumentError
+from windvane.estimation import Discount, Expansion, MaximumLikelihoodEstimator, Window
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2
 from windvane.links import CustomLink
 
@@ -125,6 +126,26 @@ def test_theta_jumps_across_the_ball() -> None:
         check_near(fast, slow)
         uses.append(used[0])
     assert 0 < np.mean(np.array(uses) == 2) < 1
+
+
+@pytest.mark.parametrize("lam", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("angle", [0.4, 0.7, 1.0])
+def test_theta_jumps_across_old_features(lam: float, angle: float) -> None:
+    """No term of a polynomial is small there, but all of them cancel: rounding counts, and the bound has it."""
+    rng, across = np.random.default_rng(0), np.array([np.cos(angle), np.sin(angle)])
+    fast, slow = (MaximumLikelihoodEstimator(2, S=5.0, lam=lam, expansion=chosen) for chosen in (None, EXACT))
+    for t in range(860):
+        x, reward = (across, t % 2) if t < 800 else (np.array([-across[1], across[0]]), 1.0)
+        x = (x * rng.uniform(0.9, 1.0))[None]
+        for estimator in (fast, slow):
+            estimator.advance()
+            estimator.observe(x, float(reward))
+            estimator.solve()
+        if t < 800:
+            continue
+        error = np.linalg.norm(fast.theta_hat - slow.theta_hat)
+        rounding = 1e-15 * (np.linalg.norm(slow.b) + t) / np.linalg.eigvalsh(slow.moments(slow.theta_hat)[1])[0, 0]
+        assert error <= (fast.root_error + slow.root_error).item() + rounding
 
 
 def test_rewards_ten_thousand_rounds_late() -> None:
@@ -295,6 +316,28 @@ def test_short_memories_windows_and_custom_links_are_summed_exactly() -> None:
     estimator = access.make_estimator(2, gamma=0.9)
     feed(estimator, [0], range(700), 2)
     assert access.save(estimator)["expansions"].size == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"),
+    [((3, 8, 40, 64), "order"), ((-2, 8, 40, 64), "order"), ((4, 0, 40, 64), "recent"), ((4, 8, 40, 0), "rate")],
+)
+def test_settings_without_a_bound_are_refused(settings: tuple[int, int, int, int], argument: str) -> None:
+    """With an odd order, M sums terms of both signs and bounds nothing."""
+    with pytest.raises(ArgumentError) as caught:
+        Expansion(*settings)
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    "given", [{"forgetting": Window(300)}, {"link": OWN_LINK}, {"expansion": Expansion(12, 8, 40, 64)}]
+)
+def test_an_expansion_that_cannot_be_certified_is_refused(given: dict[str, Any]) -> None:
+    """A window removes entries, which stay in the tensors; of other links and orders the remainder is not known."""
+    with pytest.raises(ArgumentError) as caught:
+        MaximumLikelihoodEstimator(2, **{"expansion": SMALL, **given})
+    assert caught.value.argument == "expansion"
+    MaximumLikelihoodEstimator(2, **{**given, "expansion": EXACT})
 
 
 def test_work_in_a_round_is_bounded() -> None:

@@ -109,6 +109,25 @@ def test_false_alarms_where_all_arms_have_a_feature_in_common(kind: str, S: floa
     assert alarmed.mean() <= 0.05
 
 
+@pytest.mark.parametrize("L", [2.0**-9, 2.0**7])
+def test_the_predictor_of_logistic_ucb_1_does_not_depend_on_units(L: float) -> None:
+    """The same evidence and alarms for the arms L x and the norm bound S / L."""
+    settings = {"horizon": 300, "run_length": 100.0}
+    policies = [DetectLogisticUCB1(2, S=2.0 / unit, L=unit, tolerance=1e-6 / unit, **settings) for unit in (1.0, L)]
+    rng = np.random.default_rng(5)
+    for t in range(300):
+        arms = ball(rng, (1, 5), 2)
+        index = [policy.select(unit * arms)[0] for policy, unit in zip(policies, (1.0, L), strict=True)]
+        assert index[0] == index[1]
+        x = arms[:, index[0]]
+        reward = float(rng.random() < 1 / (1 + np.exp(-3 * (x[0, 0] if t < 150 else -x[0, 0]))))
+        for policy, unit in zip(policies, (1.0, L), strict=True):
+            policy.update(unit * x, reward)
+    own, other = (policy.info() for policy in policies)
+    assert own.alarms == other.alarms
+    assert other.evidence == pytest.approx(own.evidence, rel=1e-4)
+
+
 @pytest.mark.parametrize(("detecting", "base"), [(DetectOFUL, OFUL), (DetectLogisticUCB1, LogisticUCB1)])
 def test_without_an_alarm_a_policy_is_its_base(detecting, base) -> None:
     """The same decisions and estimates; and the predictor of DetectLogisticUCB1 is the estimate of GLM-UCB."""

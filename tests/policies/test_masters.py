@@ -204,13 +204,14 @@ def test_master_restarts_when_the_world_gets_better() -> None:
     assert (better[-1] >= 1).all()
 
 
-@pytest.mark.parametrize("sigma", [0.5, 0.9])
+@pytest.mark.parametrize(("sigma", "L"), [(0.5, 1.0), (0.9, 1.0), (0.5, 0.1), (0.5, 30.0)])
 @pytest.mark.parametrize(("cls", "mean_at_0"), [(MasterOFUL, 0.0), (MasterGLMUCB, 0.5)])
-def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) -> None:
-    """Before any reward the index of an arm is mu(0) + 2 beta ||x|| / sqrt(lam), times 2 sigma."""
+def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float, L: float) -> None:
+    """Before any reward the index of an arm L x is mu(0) + 2 beta ||x|| / sqrt(lam), times 2 sigma."""
     T, delta, lam, d = 500, 0.1, 2.0, 3
-    policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
-    arms = np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]])
+    settings = {"horizon": T, "delta": delta, "lam": lam * L**2, "sigma": sigma, "L": L, "S": 1 / L}
+    policy = cls(d, **settings)
+    arms = L * np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]])
     assert policy.select(arms)[0] == 0
     c, R = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1:]
     beta = 4 * math.sqrt(d * math.log(T / delta))
@@ -221,8 +222,8 @@ def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) ->
     assert lane.index == pytest.approx(mean_at_0 + bonus, rel=1e-6)
     assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
     assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
-    infinite = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
-    infinite.select_from(Sphere(0.5))
+    infinite = cls(d, **settings)
+    infinite.select_from(Sphere(0.5 * L))
     assert master_lane(infinite).multiplier == pytest.approx(lane.multiplier, rel=1e-6)
 
 

@@ -105,7 +105,7 @@ def test_a_policy_is_its_transcription(run: Run) -> None:
 
 UNITS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {  # settings at L = 1, and what differs at L = 2
     "Logistic-UCB-1": (wv.LogisticUCB1, {"horizon": 60}, {}),
-    "UCB-GLM": (wv.UCBGLM, {"horizon": 60, "lam": 1e-6}, {"lam": 4e-6}),
+    "UCB-GLM": (wv.UCBGLM, {"horizon": 60}, {}),
     "OFULog-r": (wv.OFULogR, {"bonus_scale": 0.1}, {}),
     "OFULog-r proved": (wv.OFULogR, {"bonus_scale": 0.1, "horizon": 60, "is_proved": True}, {}),
     "OFUGLB": (wv.OFUGLB, {"bonus_scale": 0.2}, {}),

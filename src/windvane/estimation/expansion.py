@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array
+from windvane.arguments import Array, check_whole
+from windvane.errors import ArgumentError
 from windvane.links import Link
 
 # Degrees of the polynomials by dimension, chosen by measurement: the highest for which an observation takes no more
@@ -45,13 +46,22 @@ class Expansion:
     young: int = 0
     rate: int = 0
 
+    def __post_init__(self) -> None:
+        if check_whole("order", self.order, 0) % 2 != 0:  # M, which bounds the error, would be a sum of both signs
+            raise ArgumentError("order", self.order, "an even number")
+        for name in ("recent", "young", "rate"):
+            check_whole(name, getattr(self, name), min(self.order, 1))
+
     @classmethod
     def choose(cls, dim: int, link: Link, *, has_window: bool) -> Expansion:
         """Return the settings for a dimension. A custom link and a window, whose entries leave, are never expanded."""
-        if dim not in ORDERS or has_window or math.isinf(link.remainder(ORDERS[dim])):
-            return cls()
         is_large = dim > SMALL
-        return cls(ORDERS[dim], RECENT[is_large], YOUNG, RATE)
+        chosen = cls(ORDERS[dim], RECENT[is_large], YOUNG, RATE) if dim in ORDERS else cls()
+        return chosen if chosen.suits(link, has_window=has_window) else cls()
+
+    def suits(self, link: Link, *, has_window: bool) -> bool:
+        """Return whether these settings bound the error for this link and forgetting rule."""
+        return self.order == 0 or not (has_window or math.isinf(link.remainder(self.order)))
 
     def record_settings(self, dim: int, link: Link) -> dict[str, Any]:
         """Return the settings in the record of a lane."""

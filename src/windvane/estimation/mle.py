@@ -51,6 +51,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
+from windvane.errors import ArgumentError
 from windvane.estimation.base import Estimator, check_finite, shape_error
 from windvane.estimation.expansion import Expansion
 from windvane.estimation.forgetting import NEVER, Forgetting
@@ -126,7 +127,12 @@ class MaximumLikelihoodEstimator(Estimator):
 
     def choose_expansion(self, dim: int, link: Link, *, has_window: bool) -> Expansion:
         """Return the settings that were passed, or those for the dimension."""
-        return self.own_expansion or Expansion.choose(dim, link, has_window=has_window)
+        if self.own_expansion is None:
+            return Expansion.choose(dim, link, has_window=has_window)
+        if not self.own_expansion.suits(link, has_window=has_window):
+            expected = "Expansion() with a window or a custom link, and of order at most 10 with the logistic link"
+            raise ArgumentError("expansion", self.own_expansion, expected)
+        return self.own_expansion
 
     @property
     def pass_cost(self) -> float:

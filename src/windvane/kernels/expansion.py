@@ -12,7 +12,11 @@ with the remainder of Taylor's theorem for an even ``order`` p,
 
 M[delta^p] is not a bound but the sum itself, which is smaller by a factor of (p-1)(p-3)...1 / (d+2)(d+4)... than
 ||delta||^p for features without a preferred direction. Differentiating the remainder gives for H the bound
-(p+1) R L^2 M[delta^p] in the spectral norm. The derivatives of the expansion are those of a polynomial:
+(p+1) R L^2 M[delta^p] in the spectral norm.
+
+For features across delta, M[delta^p] is small, but it and the polynomials are sums of terms of the order of sum w
+(L ||delta||)^p that cancel. So NOISE sum w (L ||delta||)^p is added to R M[delta^p] for rounding. Where L ||delta|| is
+below 1, rounding is that of any sum over the history. The derivatives of the expansion are those of a polynomial:
 
     H_old = sum_k (k-1) S_k[delta^(k-2)],   its derivatives along u likewise,
 
@@ -53,6 +57,8 @@ from windvane.kernels.sums import SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, primi
 
 SLACK = 1.2  # the Hessian between theta and the root is at least its lower bound at theta divided by this
 LARGEST_BEND = 0.01  # largest accepted error of H relative to lambda_min(H)
+# Rounding relative to the terms of a polynomial: products of up to 25 factors, each rounded by 1.1e-16, and their sums.
+NOISE = 1e-14
 
 
 @compiled_view
@@ -116,11 +122,13 @@ def bound_remainder(lane: np.void, level: np.ndarray, theta: np.ndarray) -> tupl
     for j in range(d):
         delta[j] = theta[j] - level[j]
     list_monomials(delta, lane["order"], counts, lists)
-    L = lane["L"]
-    moment = max(_product(weighted, lists[columns : columns + n], n), 0.0)
+    L, remainder, length = lane["L"], lane["remainder"], norm(delta)
+    terms = remainder * max(_product(weighted, lists[columns : columns + n], n), 0.0)
+    if remainder > 0.0:  # otherwise the link is linear
+        terms += NOISE * level[d + lane["sums"] + n] * (L * length) ** lane["order"]
     growth = remainder_growth(lane["link"], L * max(norm(theta), norm(level[:d])))
-    factor = lane["remainder"] * growth * L * L * lane["scale"] * lane["owed"] * moment
-    return factor * norm(delta), (lane["order"] + 1) * factor
+    factor = growth * L * L * lane["scale"] * lane["owed"] * terms
+    return factor * length, (lane["order"] + 1) * factor
 
 
 @compiled_inner

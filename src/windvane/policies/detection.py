@@ -20,7 +20,7 @@ When the mean of all R reaches ``run_length``, the lane restarts: the estimate a
 The predictor is the estimate of the base. Logistic-UCB-1 is the exception: its ridge of d log T keeps predictions near
 mu(0) for hundreds of rounds. If all arms have a feature in common, these errors have the same sign and add up. In a
 stationary world with such arms, S = 3 and 500 rounds, every run had a false alarm. So DetectLogisticUCB1 has a
-predictor of its own, the estimate of GLM-UCB at lam = 1.
+predictor of its own, the estimate of GLM-UCB at lam = L^2, which is 1 for the arms x / L.
 
 False alarms: while theta* is constant, the expected mean of R after n rewards is n. By Doob's inequality, an alarm
 within n rewards has probability at most n / ``run_length``, and the mean time to one is at least ``run_length``. By
@@ -181,7 +181,7 @@ class DetectLogisticUCB1(DetectingPolicy, LogisticUCB1):
 
     def build_predictor(self) -> Estimator:
         return MaximumLikelihoodEstimator(
-            self.dim, self.link, S=self.S, L=self.L, lanes=self.lane_count, tolerance=self.tolerance
+            self.dim, self.link, S=self.S, L=self.L, lam=self.L**2, lanes=self.lane_count, tolerance=self.tolerance
         )
 
 

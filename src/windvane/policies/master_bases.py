@@ -14,7 +14,8 @@ MASTER-Logistic-UCB-1  that of Logistic-UCB-1 with gamma_T(delta / T)           
 
 MASTER-OFUL and MASTER-GLM-UCB: Wei and Luo (2021, appendix I). What is uncertain: nothing in index, beta and rho, which
 we read in the paper. The GLM base projects as GLM-UCB does (Filippi et al. 2010), to the argmin over the ball of
-||g(theta) - g(theta_hat)|| in V^-1. The paper has S = 1, and lam = 1 for OFUL.
+||g(theta) - g(theta_hat)|| in V^-1. The paper has S = 1, and lam = 1 for OFUL: beta does not grow with S, nor, in OFUL,
+with lam. For arms of norm up to L the rule is that for x / L, so beta has lam / L^2.
 
 MASTER-Logistic-UCB-1: Logistic-UCB-1 (:mod:`windvane.policies.logistic_ucb_1`) is the base. Wang, Zhao and Zhou (2023)
 compare with a policy of this kind, "MASTER+LogUCB1", and do not say which rho it has. **What is ours:** rho, for which
@@ -58,7 +59,7 @@ class BaseGLMUCB(MasterBase, GLMUCB):
     name = "base of MASTER-GLM-UCB"
 
     def build_radius(self) -> Any:
-        T, c_mu, lam = check_whole("horizon", self.horizon, 1), self.constants.c_mu, self.estimator.lam
+        T, c_mu, lam = check_whole("horizon", self.horizon, 1), self.constants.c_mu, self.estimator.lam / self.L**2
         growth = max(0.0, log_quotient(c_mu * T, lam * self.levels.item()))
         return 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
 

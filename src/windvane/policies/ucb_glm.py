@@ -71,7 +71,7 @@ class UCBGLM(LinearIndexPolicy, GLMPolicy):
     Parameters
     ----------
     lam
-        Regularisation, which keeps theta_hat finite: V starts as lam I. The paper has none.
+        Regularisation, which keeps theta_hat finite: V starts as lam I. The paper has none. Default: 1e-6 L^2.
     least_eigenvalue
         Phase 1 ends when lambda_min(V) reaches this value, in units of L^2.
     longest_phase
@@ -79,7 +79,7 @@ class UCBGLM(LinearIndexPolicy, GLMPolicy):
     """
 
     horizon: int
-    lam: float = 1e-6
+    lam: float | None = None
     least_eigenvalue: float = 1.0
     longest_phase: int | None = None
     example = "dim=2, horizon=1000"
@@ -91,6 +91,9 @@ class UCBGLM(LinearIndexPolicy, GLMPolicy):
         check_positive("least_eigenvalue", self.least_eigenvalue)
         longest = math.ceil(self.dim * math.sqrt(self.horizon)) if self.longest_phase is None else self.longest_phase
         self.phase_end = check_whole("longest_phase", longest, 0)
+
+    def recommend_lam(self) -> float:
+        return 1e-6 * self.L**2
 
     def build_radius(self) -> Array:
         """Return alpha of every lane."""
