@@ -61,7 +61,7 @@ ORDER = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
 class AbruptGLMPolicy(GLMPolicy):
-    """The base class of the two policies, which differ in how they forget."""
+    """The base class of D-GLUCB and SW-GLUCB, which differ in how they forget."""
 
     switches: npt.ArrayLike | None = None
     confidence: str = "pointwise"
@@ -85,7 +85,7 @@ class SWGLUCB(AbruptGLMPolicy, WindowSettings):
 
 
 class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
-    """The base class of the two policies, which differ in how they forget. The radius needs the horizon.
+    """The base class of SC-D-GLUCB and SC-SW-GLUCB, which differ in how they forget. The radius needs the horizon.
 
     Parameters
     ----------

@@ -34,13 +34,13 @@ Guarantee (Theorem 2): with high probability, regret of order S d sqrt(sum mu'(<
 S^6 d^2 log(T)^2 / c_mu for any sequence of sets of arms. Not covered: drift.
 
 What is uncertain. The printed eta_t has two slips (:class:`windvane.theory.ECOLogRadius`); ``radius_form="proved"`` is
-what the argument gives. That theta* is in all sets Theta_t is proven for a fixed lambda, and lambda_t moves; as long
-as no set cuts the ball, this does not matter. Where the boxes of the paper differ from its lemmas, we use the lemmas:
-the boxes print Theta without the ball, which contradicts the diameter 2 S that k is for, and a penalty gamma_t
-||theta||^2.
+what the argument gives. That theta* is in all sets Theta_t is proven for a fixed lambda, and lambda_t moves; as long as
+no set cuts the ball, this does not matter. Where the algorithm boxes of the paper differ from its lemmas, we use the
+lemmas: the boxes print Theta without the ball, which contradicts the diameter 2 S from which k follows, and a penalty
+gamma_t ||theta||^2.
 
-Choices that are ours: theta_1 = 0; steps solved to rounding; for ||x|| <= L the rule for x / L and S L, that is W_1 =
-L^2 I; t in eta_t is the number of rounds when the reward arrives.
+Choices that are ours: theta_1 = 0; steps solved to rounding; for ||x|| <= L the rule is applied to x / L and S L, that
+is W_1 = L^2 I; t in eta_t is the number of rounds when the reward arrives.
 
 **Not here: OFU-ECOLog**, Algorithm 1 of the paper. Its warm-up takes 16 d beta_T log(1 + T) / c_mu rounds: 1.5 10^7 for
 T = 3000, d = 2 and S = 1.

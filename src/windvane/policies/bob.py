@@ -48,7 +48,7 @@ ORDER = "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms"
 
 
 class BlockPolicy(BanditOverBandits):
-    """The base class of the two policies.
+    """The base class of BOB and BOB-BVD-GLM-UCB.
 
     Parameters
     ----------

@@ -18,12 +18,12 @@ which is never more, and less once there are data in all directions.
 Guarantee: unknown. The abstract of the UAI version says that its bounds match those of weighted least squares; we could
 not check them, nor which of them hold for this first version.
 
-What is uncertain: only the authors' lab code was at hand (adinrl, class BOFUCBHead), no full text. The code differs
-from the above in three details. Its penalty is the norm of Sigma_0^-1 S (1, ..., 1)' in the metric Sigma_tilde_t,
-which is neither an upper nor a lower bound of ||Sigma_0^-1 theta|| for ||theta|| <= S; the one above is the smallest
-that holds for all such theta. In the logarithm it has the trace of the prior covariance, d / lam, where 1 / lam
-suffices. And it adds 0.001 I before every inversion. WSB-LinUCB, the name in the UAI version, is not claimed: its rule
-was not at hand.
+What is uncertain: we had only the authors' lab code (adinrl, class BOFUCBHead), not the full text. The code differs
+from the above in three details. Its penalty is the norm of Sigma_0^-1 S (1, ..., 1)' in the metric Sigma_tilde_t, which
+is neither an upper nor a lower bound of ||Sigma_0^-1 theta|| for ||theta|| <= S; the one above is the smallest that
+holds for all such theta. Its logarithm has the trace of the prior covariance, d / lam, where 1 / lam suffices. And it
+adds 0.001 I before every inversion. We do not claim the name of the UAI version, WSB-LinUCB, because we did not have
+its rule.
 
 Choices that are ours: the recommended discount is that of D-LinUCB. The prior mean is 0 and the prior covariance a
 multiple of the identity.

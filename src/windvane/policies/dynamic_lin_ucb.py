@@ -7,8 +7,9 @@ learned, n_m in number,
     V_m = sum x x' + lam I,   b_m = sum r x,   theta_m = V_m^-1 b_m
     beta_m = sigma sqrt(d log((1 + n_m L^2 / lam) / delta)) + sqrt(lam) S
 
-It is tested with every reward r, before learning it, and fails where the prediction is further off than its width and
-the noise explain. e_m is the mean of its last min(tests, tau) failures (0 or 1), and d_m its margin:
+It is tested with every reward r before learning it, and fails if the error of its prediction is larger than its width
+and the noise explain. e_m is the mean of its last min(tests, tau) test results (1 for a failure, else 0), and d_m is
+the margin of e_m:
 
     failure  |<x, theta_m> - r| > beta_m ||x||_{V_m^-1} + sqrt(2) sigma erfinv(1 - delta_1)
     d_m      sqrt(log(1 / delta_2) / (2 min(tests, tau))); of a new model, e_m = 0 and d_m = 1/2
@@ -19,8 +20,8 @@ the noise explain. e_m is the mean of its last min(tests, tau) failures (0 or 1)
 3. A model with e_m < delta_1_tilde + d_m is good. Of the others, those with e_m >= delta_1 + d_m are discarded.
 4. If no model was good, or none is left, a new one is created. It has learned nothing.
 
-P(|N(0, sigma^2)| > sqrt(2) sigma erfinv(1 - delta_1)) = delta_1, so a right model fails in a share of at most delta_1
-of its tests while its radius holds.
+P(|N(0, sigma^2)| > sqrt(2) sigma erfinv(1 - delta_1)) = delta_1, so a correct model fails at most a share delta_1 of
+its tests while its radius holds.
 
 Guarantee: regret of order Gamma_T R(S_max) + Gamma_T for Gamma_T changes with at most S_max rounds in between, where
 R(S) is of order d sqrt(S) log S, if the changes are large: at a change, the mean reward of a part of the arms must move
@@ -29,12 +30,12 @@ compared with the noise. Discarding needs e_m - d_m >= delta_1, and d_m does not
 tau)), 0.107 for tau = 100 and delta_2 = 0.1: a change is seen only if it moves predictions by several sigma. In the
 experiment of Russac et al. (2019), three changes with sigma = 1 were detected in 95 %, 0 % and 6 % of the runs.
 
-What is uncertain: the paper was not at hand; the rules are those of the authors' public code (NonstationaryBanditLib)
-and of an independent one (WeightedLinearBandits). Where these differ: the radius is the authors'; the independent one
-counts all rounds, also of a young model. e_m is the mean, as in the independent code (the authors divide by one more).
-Comparisons with the thresholds are < and >=, as there (the authors have <= and >). The authors' code has sigma^2 for
-sigma in the test, which is right for sigma = 1 only, and plays with a constant in place of beta_m; we use the radius.
-The conditions of the theorem are from memory.
+What is uncertain: we did not have the paper. The rules are those of the authors' public code (NonstationaryBanditLib)
+and of independent code (WeightedLinearBandits). Where these differ: the radius is the authors'; the independent code
+counts all rounds, even for a young model. e_m is the mean, as in the independent code (the authors divide by one more).
+Comparisons with the thresholds are < and >=, as in the independent code (the authors have <= and >). The authors' code
+has sigma^2 for sigma in the test, which is right for sigma = 1 only, and plays with a constant in place of beta_m; we
+use the radius. The conditions of the theorem are from memory.
 
 Choices that are ours:
 
@@ -44,7 +45,7 @@ Choices that are ours:
 * There are at most ``max_models`` models. If one more is created, the one with the largest e_m is discarded, the oldest
   of equals. With the defaults this does not happen in practice: a model that is neither good nor discarded has an e_m
   in an interval of length delta_1 - delta_1_tilde = 0.008.
-* For norm bounds L other than 1 the rule is that of the arms x / L with the norm bound S L.
+* For norm bounds L other than 1, the rule is applied to the arms x / L with the norm bound S L.
 
 Cost per round and lane: O(K d^2 + M d^3) for M models, usually one to three. Lanes are not batched.
 """

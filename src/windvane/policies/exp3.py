@@ -20,7 +20,7 @@ mu_t(k)|. S is the number of segments of the best arm: one more than the number 
 
 Rexp3: Besbes, Gur and Zeevi, "Stochastic multi-armed-bandit problem with non-stationary rewards" (NIPS 2014).
 Guarantee: expected regret of order (K V_T log K)^{1/3} T^{2/3} for any means, including jumps, with V_T in [1/K, T/K];
-no policy can do better than that without the logarithm.
+no policy can improve on this order by more than the logarithm.
 
 EXP3.S: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002).
 Guarantee: for any rewards that are fixed in advance, expected regret of order sqrt(S K T log(K T)) compared with any
@@ -28,22 +28,22 @@ sequence of arms with S segments, if S is known, and S sqrt(K T log(K T)) with t
 
 Not covered by either: arms that are not always on offer, late rewards, and rewards of weights other than 1.
 
-What is uncertain: the papers themselves were not at hand. The rules are confirmed by independent public code, and the
-orders by texts that quote them. Some public code draws with the probabilities of the round before, or updates EXP3.S
+What is uncertain: we did not have the papers themselves. Independent public code confirms the rules, and texts that
+quote the orders confirm those. Some public code draws with the probabilities of the round before, or updates EXP3.S
 without the factor e.
 
 Choices that are ours:
 
-* With some of the arms on offer, K in p_k is their number. An arm that is listed several times has one weight.
+* If only some of the arms are on offer, K in p_k is their number. An arm that is listed several times has one weight.
 * A late reward is weighted by the probability that its decision had, and multiplies the weight of its arm in the round
   in which it arrives. The probabilities of the last ``log_length`` decisions are stored. Rewards of earlier ones, of
   decisions before a restart, and of arms that the policy did not draw, as when an agent plays at random sometimes,
   change no weight. ``info().unused`` counts them.
 * A reward of weight w counts as w equal rewards.
-* K = 1, or Delta_T below 1, gives Delta_T = 1, and V_T = 0 gives T. A restart, and a share of EXP3.S, takes a decision.
-  Time that passes without a decision changes nothing.
+* K = 1, or Delta_T below 1, gives Delta_T = 1, and V_T = 0 gives T. Only decisions count towards a restart and for the
+  sharing of EXP3.S: time that passes without a decision changes nothing.
 
-The mean rewards in ``info()`` and in the decisions of agents are for people: the policies do not use them.
+The mean rewards in ``info()`` and in the decisions of agents are for display: the policies do not use them.
 
 Cost per round and lane: O(K) besides reading the arms.
 """
@@ -82,7 +82,7 @@ class WeightsInfo(IndexedInfo):
 
 
 class ExponentialWeights(IndexedPolicy):
-    """The base class of the two policies.
+    """The base class of Rexp3 and EXP3.S.
 
     Parameters
     ----------

@@ -104,10 +104,10 @@ class EXP3(Stateful):
 
 @documented
 class SharingEXP3(EXP3):
-    """EXP3.S, EXP3 whose options share a part of their weight, so that another one can become the best.
+    """EXP3.S: EXP3 whose options share a part of their weight, so that another one can become the best.
 
     The same paper. After each turn, with W the sum of the weights before the gain of the turn, every option j gets a
-    share of it, beside what the drawn option gets for its gain:
+    share of it, in addition to what the drawn option gets for its gain:
 
         s_j <- s_j exp(rate gain_j / N) + (e share / N) W,        gain_j = gain / p_j of the drawn option, else 0
 

@@ -24,16 +24,16 @@ epsilon  ``lam``    the matrix A of the learner starts as epsilon I; here epsilo
 =======  =========  ==============================================================================================
 
 Guarantee (Corollary 1): with probability 1 - delta, ||theta* - theta_hat_t||^2 <= beta_t in the metric V_t at all
-rounds at once, for any sequence of arms and any link with mu' >= kappa > 0 over ``|z| <= S L``, also one that is not
-canonical (probit). (Corollary 2) the regret of GLOC is of order (k_mu / kappa) d sqrt(T), up to logarithms; that of
-GLOC-TS has d^{3/2}.
+rounds at once, for any sequence of arms and any link with mu' >= kappa > 0 over ``|z| <= S L``, canonical or not
+(probit). (Corollary 2) the regret of GLOC is of order (k_mu / kappa) d sqrt(T), up to logarithms; that of GLOC-TS has
+d^{3/2}.
 
 Not covered: drift; an S that is too small; noise that is not sigma-sub-Gaussian, such as that of counts; a weight other
 than 1. The factor 1/kappa, about e^S for the logistic link, is real: for S = 3 the bonus is so wide that GLOC plays the
 longest arm for thousands of rounds.
 
-What is uncertain: nothing in the rules. Theorem 2, on which the orders rest, was read without its proof (the supplement
-could not be had).
+What is uncertain: nothing in the rules. We read Theorem 2, on which the orders rest, without its proof, because we
+could not get the supplement.
 
 Choices that are ours: epsilon = lambda (the authors' code does the same); theta_1 = 0; for ||x|| <= L only kappa
 changes, because the theorems use no other bound on the arms; the first arm is the longest one, as the formula says,

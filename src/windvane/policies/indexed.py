@@ -3,11 +3,11 @@
 Arm k of K is the k-th unit vector in ``dim`` = K dimensions. A round may offer the arms in any order, some of them
 only, and an arm several times. Any other vector raises ``ArgumentError``. So these policies take the same calls as all
 others, and D-LinUCB, for example, runs on the same vectors. Reading K unit vectors takes O(K^2) per round and lane,
-which is more than most of these policies need for a decision.
+which is more than most of these policies need for the decision itself.
 
 The class attribute ``needs_one_hot`` tells the lab, agents and the conformance suite that a policy is of this kind. An
-:class:`windvane.Agent` whose features are ``{"arms": [...]}`` provides unit vectors, and the lab does where the arms of
-an environment are the same in every round.
+:class:`windvane.Agent` whose features are ``{"arms": [...]}`` provides unit vectors, and so does the lab where the arms
+of an environment are the same in every round.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     C_t = {||theta|| <= S: loss_t(theta) - loss_t(theta_hat_t) <= beta_t^2}
     x_t = argmax over the arms of max over C_t of <x, theta>
 
-loss_t is the negative log-likelihood of all rewards so far, with a ridge or without. C_t is convex, so each arm is a
+loss_t is the negative log-likelihood of all rewards so far, with or without a ridge. C_t is convex, so each arm is a
 convex program. :mod:`windvane.kernels.level_set` solves those of the arms that can be the best, with a certificate.
 
 For a ball or a sphere of arms the program is max ||theta|| over C_t, which is not convex: it can have many local

@@ -11,7 +11,7 @@ rewards, V_t = sum x_s x_s' + lam I, delta' = delta / (4 T), and eta_t ~ N(0, I)
     x_t = argmax over the arms of <x, theta_tilde_t>
 
 R is ``sigma``, T ``horizon``, and a ``posterior_scale``, which is 1 in the paper. With ``inflation="none"`` the factor
-beta_t(delta') / c_mu is left out, and theta_tilde_t has the covariance a^2 V_t^-1: that is what people use, and not the
+beta_t(delta') / c_mu is left out, and theta_tilde_t has the covariance a^2 V_t^-1: this is the common practice, not the
 algorithm of this paper. (For clicks, D-GLM-TS with gamma = 1 samples from the Laplace approximation instead.) There is
 no further factor sqrt(d): the norm of eta_t is about sqrt(d).
 
@@ -19,14 +19,15 @@ Guarantee of LinTS (Theorem 1): with probability 1 - delta, regret of order d^{3
 fixed compact set of arms with ||x|| <= 1 and lam >= 1. (The proof is round by round, so it also holds for sets of arms
 that are fixed before the draw. This remark is ours.)
 
-Guarantee of GLM-TS (Lemma 4): the same order times k_mu / c_mu, for links with mu' >= c_mu > 0 on the whole line. No
-built-in link but the identity is one: the result is for the logistic link only as far as all parameters, theta_hat_t
-included, stay where mu' >= c_mu.
+Guarantee of GLM-TS (Lemma 4): the same order times k_mu / c_mu, for links with mu' >= c_mu > 0 on the whole line. Of
+the built-in links, only the identity is one: for the logistic link, the result holds only as long as all parameters,
+including theta_hat_t, stay where mu' >= c_mu.
 
 Not covered: drift; a posterior_scale below 1; ``inflation="none"``. What is uncertain: nothing in the rule of LinTS.
 **Replaced in GLM-TS**: the estimator of the paper, equation (16), minimises ||sum (r_s - mu(<x_s, theta>)) x_s|| in the
-metric V_t^-1. It has no regulariser and need not exist (separable clicks). We use the root of g_t, whose ridge is
-lam c_mu, as in the other policies. The same argument bounds its error by beta_t / c_mu with the term sqrt(lam) c_mu S.
+metric V_t^-1. This estimator has no regulariser and may not exist (separable clicks). We use the root of g_t, whose
+ridge is lam c_mu, as in the other policies. The same argument bounds its error by beta_t / c_mu with the term sqrt(lam)
+c_mu S.
 
 Choices that are ours: for ||x|| <= L the logarithm is d log(1 + t L^2 / lam), which is the rule for x / L and S L; and
 V_t^-1/2 is V_t^-1 C with C C' = V_t, because a Gaussian eta_t is the same in all coordinates.

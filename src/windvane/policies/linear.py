@@ -31,7 +31,7 @@ D-RandLinUCB (Kim and Tewari, "Randomized exploration for non-stationary stochas
 Z_t per round. The average bonus is a third of that of D-LinUCB. Guarantee: regret of order d^{7/8} B_T^{1/4} T^{3/4}
 (as corrected on arXiv; the conference version claims d^{2/3} B_T^{1/3} T^{2/3}). What is uncertain: the conditions of
 the theorem on the distribution of Z_t, which we could not check, so we do not know whether it covers the half-normal
-one, with 2/5, of the authors' experiments and public code. A ``bonus_scale`` other than 1 is not covered.
+distribution, with 2/5, of the authors' experiments and public code. A ``bonus_scale`` other than 1 is not covered.
 
 SW-LinUCB (Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019), with w = floor((d
 T / B_T)^(2/3)), or floor((d T)^(2/3)) if B_T is unknown. Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3}

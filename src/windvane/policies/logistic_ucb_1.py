@@ -20,7 +20,7 @@ gamma_t      ``radius(t)``       :class:`windvane.theory.WeightedSelfConcordantR
 ===========  ==================  ==================================================================
 
 Guarantee (Theorem 2): with probability 1 - delta, regret of order sqrt(kappa) d sqrt(T) log T at lam = d log T for a
-constant theta*, for arm sets that may change in every round, also infinite ones. The radius holds at all rounds at once
+constant theta*, for arm sets that may change in every round and may be infinite. The radius holds at all rounds at once
 for a fixed lam, so there is no ``confidence`` argument. None under drift.
 
 What is uncertain: nothing in the rule, which we read in the paper. The projection is not convex. The result is a
@@ -29,9 +29,9 @@ authors' public code differs from the paper: a smaller V, sqrt(lam) S outside of
 grows with t, for which nothing is proven.
 
 Choices that are ours: rewards in [0, m] with m = 2 sigma, for which 1/2 and 2 in gamma_t become 1/(2m) and 2m (Russac
-et al. 2021); for arms of norm up to L the rule is that for x / L with the norm bound S L, so the default is lam = L^2 d
-log T; log 3 for T < 3. ``is_sharp=True`` halves the bonus at rounds with ||theta_hat_t|| <= S. The paper's proof allows
-this, because theta_t is then theta_hat_t and one of two deviations vanishes; the printed rule does not do it.
+et al. 2021); for arms of norm up to L the rule is applied to x / L with the norm bound S L, so the default is lam = L^2
+d log T; log 3 for T < 3. ``is_sharp=True`` halves the bonus at rounds with ||theta_hat_t|| <= S. The paper's proof
+allows this, because theta_t is then theta_hat_t and one of two deviations vanishes; the printed rule does not do it.
 
 Cost per round and lane: one or two passes over the history for theta_hat, O(t d^2), and more where it is projected;
 O(K d^2) for the arms. Up to ten dimensions, old observations are expanded (:mod:`windvane.estimation.mle`), and the

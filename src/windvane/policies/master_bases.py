@@ -21,7 +21,7 @@ MASTER-Logistic-UCB-1: Logistic-UCB-1 (:mod:`windvane.policies.logistic_ucb_1`) 
 compare with a policy of this kind, "MASTER+LogUCB1", and do not say which rho it has. **What is ours:** rho, for which
 t rho(t) is the regret bound of Faury et al. (2020, Theorem 2) for t rounds, with the logarithms of T; delta / T in
 gamma, because MASTER needs bounds that fail with probability delta / T; and the same gamma_T in all rounds. Guarantee:
-none. Theorem 2 is for a constant theta*. MASTER also needs that a little drift adds no more than t times the drift to
+none. Theorem 2 is for a constant theta*. MASTER also requires that a small drift adds no more than t times the drift to
 the regret of a copy. We know no proof of this for Logistic-UCB-1.
 
 Bonus and rho are for rewards divided by the width of their range (``reward_range``).

@@ -32,8 +32,8 @@ Choices that are ours:
 
 * The recommended gamma is at least 1/2, and tau is within [1, T]. Gamma_T = 0 gives gamma = 1 and tau = T. As printed,
   they depend on the unit of rewards.
-* An arm with N_t(i) = 0 has the index ``UNKNOWN``, which stands for infinity, also later: its rewards may have left the
-  window. Equal indices are drawn at random.
+* An arm with N_t(i) = 0 has the index ``UNKNOWN``, which represents infinity. This can also happen later, when its
+  rewards have left the window. Ties are broken at random.
 * N_t counts rewards that have arrived, not plays. Until an arm has its first reward it may be played several times.
   n_t counts as at least 1, which matters only if rewards are missing.
 * Rewards outside of [0, B] are accepted. B is then a scale of the bonus, as in experiments with Gaussian noise.
@@ -56,7 +56,7 @@ UNKNOWN = 1e300  # the index of an arm without rewards: above all others, and un
 
 
 class MultiArmedPolicy(IndexedPolicy, ForgettingSettings):
-    """The base class of the two policies, which differ in how they forget and in the bonus.
+    """The base class of D-UCB and SW-UCB, which differ in how they forget and in the bonus.
 
     Parameters
     ----------

@@ -20,20 +20,20 @@ ellipsoid of OFUGLB-e contains C_t. At d = 2, t = 3000, delta = 0.05, beta_t^2 i
 
 Guarantee of OFUGLB: regret of order d sqrt(T mu'(<x*, theta*>)) + kappa d^2 for the logistic link, up to logarithms,
 without powers of S. The abstract claims it for OFUGLB only; the bonus of OFUGLB-e has a factor sqrt(1 + S), and so has
-what its ellipsoid gives. None under drift. The likelihood must be right: Bernoulli rewards (or rewards in [0, 1] with
-mean mu(<x, theta*>), whose likelihood ratios are super-martingales), Poisson counts, or sigma-sub-Gaussian noise around
-<x, theta*>.
+the regret bound that its ellipsoid gives. None under drift. The likelihood must be right: Bernoulli rewards (or rewards
+in [0, 1] with mean mu(<x, theta*>), whose likelihood ratios are super-martingales), Poisson counts, or
+sigma-sub-Gaussian noise around <x, theta*>.
 
 What is uncertain: we could read only the abstract of the paper. The set, its radius and the constants of OFUGLB-e are
-those of the authors' public code, where they are called Theorems 3.1 and 3.2, and the coverage of both sets is proven
-here independently. We did not see the regret bound. (The code counts one term less in Lip_t.)
+those of the authors' public code, which calls them Theorems 3.1 and 3.2. The coverage of both sets is proven here
+independently. We did not see the regret bound. (The code counts one term less in Lip_t.)
 
 Choices that are ours:
 
 * ``lipschitz="data"``: Lip_t = (1/g) sum ||x_s|| max(|mu(S ||x_s||) - r_s|, |mu(-S ||x_s||) - r_s|), a Lipschitz
   constant for any of these links, smaller than the printed one. It is the default for Poisson and identity.
 * t - 1 is the number of rewards that have arrived, where a reward of weight w counts as w.
-* For arms of norm up to L the rule is that for x / L with the norm bound S L. For the identity link, whose loss is a
+* For arms of norm up to L, the rule is applied to x / L with the norm bound S L. For the identity link, whose loss is a
   quadratic, OFUGLB-e has 2 (1 + beta_t^2) in place of 2 (1 + S) (1 + beta_t^2).
 * C_t has a ridge of 1e-9 beta_t^2 / S^2, so that theta_hat_t is unique. It changes the loss by less than 1e-9 beta_t^2.
 * ``bonus_scale`` multiplies beta_t, and in OFUGLB-e the bonus.
@@ -67,7 +67,7 @@ ORDER = f"d (T mu'*)^(1/2) + c_mu^(-1) d^2, {FIXED}"
 
 
 class LikelihoodRatioPolicy(LikelihoodSetPolicy):
-    """The base class of the two policies, which differ in what they maximise over.
+    """The base class of OFUGLB and OFUGLB-e, which differ in what they maximise over.
 
     Parameters
     ----------

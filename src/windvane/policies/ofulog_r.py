@@ -19,7 +19,7 @@ code uses: d log(2 + n) after n rewards, with t = n + 1.
 the ball, and the policy plays the longest arm, whatever the rewards are. This is the rule, not a defect of its
 implementation: with 10 fresh arms, uniform in the unit disc, each of 120,000 decisions was the longest arm, for S = 1
 and for S = 3 (``python benchmarks/stationary.py --play``). A ``bonus_scale`` below 1 shrinks beta_t and gives up the
-theorem. OFUGLB (:mod:`windvane.policies.ofuglb`) has sets of the same form with a level of 22 instead of 906.
+theorem. OFUGLB (:mod:`windvane.policies.ofuglb`) has sets of the same form with a beta_T^2 of 22 instead of 906.
 
 Guarantee (Theorem 1, with probability 1 - delta, for a fixed arm set and a constant theta*): regret of order d sqrt(T
 mu'(<x*, theta*>)) + min(kappa d^2, d^2 + the number of plays of detrimental arms), up to logarithms and powers of S.
@@ -32,11 +32,11 @@ mu'(<x*, theta*>)) + min(kappa d^2, d^2 + the number of plays of detrimental arm
 There is no guarantee under drift, nor, in the statement, for arm sets that change.
 
 What is uncertain: nothing in the rule, which we read in the paper. (The main text prints lam ||theta||^2 without the
-1/2 of the appendix.) The authors' public code differs: its level comes from log det H and from gamma_t^2 / lam_t, so
-that it is smaller; it updates theta_hat only now and then; it bounds ||theta|| by S^2; and its search for each arm ends
+1/2 of the appendix.) The authors' public code differs: its beta_t^2 comes from log det H and from gamma_t^2 / lam_t, so
+it is smaller; it updates theta_hat only now and then; it bounds ||theta|| by S^2; and its search for each arm ends
 after 20 steps.
 
-Choices that are ours: for arms of norm up to L the rule is that for x / L with the norm bound S L, so lam_t is L^2 d
+Choices that are ours: for arms of norm up to L the rule is applied to x / L with the norm bound S L, so lam_t is L^2 d
 log(1 + t). If ||theta_hat_t|| > S, E_t can be empty; then the minimiser of the loss over the ball takes its place.
 Rewards can be any numbers in [0, 1] with mean mu(<x, theta*>), not only 0 and 1. ``bonus_scale`` multiplies beta_t.
 

@@ -15,16 +15,16 @@ M       ``sweeps``  sweeps per decision; M = 1 is what the paper calls a stream
 B       ``lam``     precision of the prior; the paper's B is I / lam, its b is 0
 ======  ==========  ============================================================
 
-Guarantee: none that we could confirm. The chain converges to the posterior, which is the one of a theta* that does not
-move. For the first decisions, and after each reward, M sweeps are a small number.
+Guarantee: none that we could confirm. The chain converges to the posterior under a theta* that does not move. At the
+first decisions, and after each reward, M sweeps are few.
 
-What is uncertain: only the abstract and two independent implementations could be read, which agree on the sweep and on
+What is uncertain: we could read only the abstract and two independent implementations, which agree on the sweep and on
 continuing the chain. The numbers of sweeps and the prior of the paper's experiments could not be confirmed, so the
-defaults M = 10 and lam = 1 are ours. A reward between 0 and 1, or of another weight, enters the posterior with the
-likelihood e^{w r z} / (1 + e^z)^w; the chain stays exact (:mod:`windvane.estimation.polya_gamma`). A late reward enters
-when it arrives.
+defaults M = 10 and lam = 1 are ours. A reward between 0 and 1, or with a weight other than 1, enters the posterior with
+the likelihood e^{w r z} / (1 + e^z)^w; the chain stays exact (:mod:`windvane.estimation.polya_gamma`). A late reward
+enters when it arrives.
 
-The prior, and not S, says how large theta* may be: there is no setting S.
+There is no setting S: the prior determines how large theta* may be.
 
 Cost per round and lane: M sweeps over **all** rewards so far, O(M t (d^2 + a draw)) with about 0.1 microseconds per
 draw, and O(K d). Memory and time grow with t.

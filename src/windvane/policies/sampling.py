@@ -11,9 +11,9 @@ At round t, with the weight gamma^(t-1-s) for the reward of round s and ``poster
 D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020), with a = 1 in
 their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is that of
 D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds). Guarantee:
-for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number of arms
-than the best possible order; none for a = 1 or generalized linear rewards. What is uncertain: the a of the theorem and
-the exact order, which we could not check.
+for linear rewards and an a of the order of a confidence radius, regret of the best possible order times a logarithm of
+the number of arms; none for a = 1 or generalized linear rewards. What is uncertain: the a of the theorem and the exact
+order, which we could not check.
 
 D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
 Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood

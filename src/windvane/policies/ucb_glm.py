@@ -21,8 +21,8 @@ identically distributed in phase 1. **As printed this is not proven**, for two r
 There is no guarantee under drift.
 
 What is uncertain: nothing in the rule. Its constants cannot all be used: kappa depends on theta*, and the number of
-rounds of phase 1 has a constant without a value. We use ||theta*|| <= S for kappa, that is the infimum over |z| <= S L
-+ 1, and for phase 1 the condition that its number of rounds is there for.
+rounds of phase 1 has a constant without a value. We use ||theta*|| <= S for kappa, that is, the infimum over |z| <= S L
++ 1, and for phase 1 the condition on V that its number of rounds is meant to ensure.
 
 Choices that are ours:
 
@@ -33,8 +33,9 @@ Choices that are ours:
 * Phase 1 ends after ``longest_phase`` rounds even if the arms do not span the space, by default after ceil(d sqrt(T)),
   which costs no more than the order of the bound. The bonus of a direction that was never played is then alpha /
   sqrt(lam), so such directions are tried first.
-* Phase 1 counts the rewards that have arrived. Each lane has its own phase, and a restart begins it anew.
-* For arms of norm up to L the rule is that for x / L with the norm bound S L: phase 1 lasts until lambda_min(V) >= L^2.
+* Phase 1 counts the rewards that have arrived. Each lane has its own phase, and a restart starts it again.
+* For arms of norm up to L, the rule is applied to x / L with the norm bound S L: phase 1 lasts until lambda_min(V) >=
+  L^2.
 
 Cost per round and lane: one or two passes over the history, O(t d^2), or less with the expansion of old observations
 (:mod:`windvane.estimation.mle`); O(K d^2) for the arms.

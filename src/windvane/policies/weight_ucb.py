@@ -29,8 +29,8 @@ rewards. Its factor 1 + 2S is right for ||x|| <= 1 and is used as printed for ot
 
 What is uncertain: nothing in the rules as stated here, but we know those of GLB and SCB from a summary. The lower bound
 1/2 on gamma is ours, and so is the use of log 3 for T < 3. The projection of SCB is not convex: the result is a
-stationary point, with its value and residual. It uses the third derivative of the link, by differences, and two more
-passes than that of BVD-GLM-UCB; with its own lam it is rarely needed.
+stationary point, with its value and residual. It uses the third derivative of the link, by finite differences, and two
+more passes than the projection of BVD-GLM-UCB; with SCB's own lam it is rarely needed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ORDER = "d^(3/4) B^(1/4) T^(3/4)"
 
 
 class WeightSettings(DiscountSettings):
-    """The settings of the three policies. ``lam=None`` selects the value of the paper."""
+    """The settings of LB-, GLB- and SCB-WeightUCB. ``lam=None`` selects the value of the paper."""
 
     drift: npt.ArrayLike | None = None
     lam: float | None = None
