@@ -344,11 +344,12 @@ def test_keys_compare_what_a_request_means(service: Local) -> None:
 
 def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are refused, those that wait too, until it does; then memory equals the log, whatever was written."""
-    monkeypatch.setattr(engines, "STALL_SECONDS", 0.2)
     monkeypatch.setattr(engines, "STALL_TICK", 0.02)
     monkeypatch.setattr(engines, "RETRY", 0.02)
     with run_local(tmp_path / "a.db") as service:
         service.create()
+        limit = engines.STALL_SECONDS
+        monkeypatch.setattr(engines, "STALL_SECONDS", 0.2)  # until the disk answers: it may be slow itself
         go, append = threading.Event(), service.store.append
         monkeypatch.setattr(service.store, "append", lambda *a, **more: (go.wait(30), append(*a, **more)))
         keys = [{"headers": {"idempotency-key": key}} for key in "ab"]
@@ -358,6 +359,7 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for answer in (service.get("/readyz"), service.post(f"{SHOP}/decisions", ARMS, **keys[1]), service.get(SHOP)):
             assert read_problem(answer, 503)["cause"] == "stalled"
         assert service.get("/healthz").status_code == 200
+        monkeypatch.setattr(engines, "STALL_SECONDS", limit)
         go.set()
         service.wait_until_ready()
         assert [event["key"] for event in service.events()] == ["a"]  # it was written after all
@@ -383,12 +385,14 @@ def test_another_process_holds_the_lock(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_stream_that_is_created_on_a_disk_that_does_not_answer(
     service: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    limit = engines.STALL_SECONDS
     monkeypatch.setattr(engines, "STALL_SECONDS", 0.1)
     monkeypatch.setattr(engines, "RETRY", 0.02)
     go, add = threading.Event(), service.store.add_stream
     monkeypatch.setattr(service.store, "add_stream", lambda *a, **more: (go.wait(30), add(*a, **more))[1])
     new = {"name": "new", "dim": 2}
     assert read_problem(service.post("/v1/streams", new), 503)["cause"] == "stalled"
+    monkeypatch.setattr(engines, "STALL_SECONDS", limit)
     go.set()
     service.wait_until_ready()
     assert read_problem(service.post("/v1/streams", new), 409)["code"] == "stream-exists"
