@@ -20,9 +20,14 @@ def asks_only(*known: str) -> Callable[[Kind], bool]:
 
 
 def is_proved_under_drift(policy: Kind) -> bool:
-    """Whether a theorem bounds the regret in terms of B_T, for arms that need not be orthogonal."""
-    cases = [case for case in policy.card.guarantee.split(";") if "orthogonal" not in case]
+    """Whether a theorem bounds the regret in terms of B_T, for arms that need not be orthogonal or the same."""
+    cases = [case for case in policy.card.guarantee.split(";") if not re.search("orthogonal|one set", case)]
     return any(re.search(r"\bB\b", case) and "unknown" not in case for case in cases)
+
+
+def is_proved_for_one_set(policy: Kind) -> bool:
+    """Whether a theorem bounds the regret in terms of B_T, if the same arms are on offer in every round."""
+    return "one set" in policy.card.guarantee
 
 
 def is_proved_at_rest(policy: Kind) -> bool:
@@ -36,19 +41,17 @@ def has_constant_cost(policy: Kind) -> bool:
     return re.search(r"\bt\b|memory|window|\bH\b|\bM\b|rejected|per lane", policy.card.cost) is None
 
 
-def is_proved_for(rewards: str, *known: str) -> Callable[[Kind], bool]:
-    """Whether there is a proof under drift for these rewards, for a policy that asks for nothing but ``known``."""
-    return lambda policy: policy.card.rewards == rewards and is_proved_under_drift(policy) and asks_only(*known)(policy)
-
-
 NEEDS: dict[str, Callable[[Kind], bool]] = {
     "no settings but S, L, σ and the link": asks_only(),
-    "a proof under drift for clicks and any arms, and you know T and B_T": is_proved_for(
-        "generalized linear", "T", "B_T"
+    "a proof under drift for clicks and any arms, and you know T and B_T": lambda p: (
+        is_proved_under_drift(p) and p.card.rewards == "generalized linear" and asks_only("T", "B_T")(p)
     ),
-    "a proof under drift for clicks and any arms, and you know only T": is_proved_for("generalized linear", "T"),
-    "a proof under drift for linear rewards and any arms, and you know T and B_T": is_proved_for("linear", "T", "B_T"),
-    "a proof under drift for linear rewards and any arms, and you know only T": is_proved_for("linear", "T"),
+    "a proof under drift for linear rewards and any arms, and you know T and B_T": lambda p: (
+        is_proved_under_drift(p) and p.card.rewards == "linear" and asks_only("T", "B_T")(p)
+    ),
+    "a proof under drift for clicks and one set of arms, and you know only T": lambda p: (
+        is_proved_for_one_set(p) and p.card.rewards == "generalized linear" and asks_only("T")(p)
+    ),
     "a proof for a parameter that never changes": is_proved_at_rest,
     "a linear model of the rewards": lambda p: p.card.rewards == "linear",
     "a cost per round that does not grow": has_constant_cost,

@@ -41,7 +41,7 @@ from windvane.policies.linear import OFUL
 from windvane.policies.logistic_ucb_1 import LogisticUCB1
 from windvane.policies.master import MasterBase, MasterPolicy, log_quotient
 
-GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
+GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3)), one set of arms"
 
 
 class BaseOFUL(MasterBase, OFUL):
