@@ -90,6 +90,35 @@ def test_drift_with_detectors(folder: Path) -> None:
     assert run(f"drift still.csv {COLUMNS}", folder)[0]["detectors"] == []
 
 
+def test_drift_is_not_diagnosed_in_rows_that_are_sorted_by_reward(folder: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    rows = sorted((line.split(",") for line in lines[1:]), key=lambda cells: cells[3])
+    (folder / "sorted.csv").write_text("\n".join(["arm,reward", *(f"{cells[2]},{cells[3]}" for cells in rows)]))
+    document, text = run("drift sorted.csv", folder)
+    assert document["diagnosis"]["verdict"] == "cannot be answered"
+    first = "Cannot be answered, because the rows are sorted by reward, and such an order says nothing about drift"
+    assert text.startswith(first)
+    assert document["diagnosis"]["answer"].startswith(first)
+    page = re.sub(r"<script.*?</script>", "", (folder / "sorted-drift.html").read_text(), flags=re.S)
+    assert page.index(first) < page.index("restore the order of the decisions")
+
+
+def test_drift_of_an_unsound_log_begins_with_its_errors(folder: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (folder / "twice.csv").write_text("\n".join([lines[0], *(line for line in lines[1:] for _ in range(2))]))
+    with contextlib.chdir(folder):
+        line = shlex.split(f"drift twice.csv {COLUMNS}")
+        document, text = json.loads(run_command(*line, "--json").stdout), run_command(*line).stdout
+    first = "The log is not sound: Is every id unique? 3,000 repeated ids. Drift detected"
+    assert text.startswith(first)
+    assert document["result"]["diagnosis"]["answer"].startswith(first)
+    assert [error["question"] for error in document["check"]["errors"]] == [
+        "Is every id unique?",
+        "Is every row recorded once?",
+    ]
+    assert "The log is not sound, so do not trust the values below" in text
+
+
 def test_an_unknown_detector_is_refused_before_the_log_is_read(folder: Path) -> None:
     fails("drift missing.csv --detector ddm", folder, "`detector`", "adwin, page-hinkley, kswin", "ddm")
 

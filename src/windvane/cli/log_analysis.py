@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,18 +133,27 @@ def drift(
       windvane drift log.ndjson --detector adwin --detector kswin
     """
     from windvane.logs import diagnose_drift, value_forgetting
+    from windvane.logs.drift.evidence import UNKNOWN
     from windvane.logs.report.drift_page import describe_drift
+    from windvane.logs.report.soundness_section import warn_unsound
+    from windvane.logs.soundness.checking import find_row_errors
 
     run_detectors = _find_detectors(detector) if detector else None
     target = _choose_target(report, log, "drift")
     rows = source.read(log)
+    with ProgressBar("checking the log"):
+        errors = find_row_errors(rows)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
         bar(1, text="value of forgetting")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
         alarms = run_detectors(rows, seed) if run_detectors else ()
-    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value, alarms=alarms)
-    return _publish(page, {"diagnosis": result, "value_of_forgetting": value, "detectors": alarms}, target)
+    if result.verdict != UNKNOWN:
+        result = replace(result, answer=warn_unsound(result.answer, errors))
+    facts = _list_facts(rows)
+    page = describe_drift(result, schema=rows.schema, facts=facts, value=value, alarms=alarms, errors=errors)
+    document = {"diagnosis": result, "value_of_forgetting": value, "detectors": alarms}
+    return _publish(page, document, target, check={"errors": errors})
 
 
 def _find_detectors(names: list[str]) -> Callable[[FileLog, int], tuple[DetectorAlarms, ...]]:
@@ -211,7 +220,8 @@ def replay(
         )
     with ProgressBar("checking the log"):
         soundness = check_log(rows)
-    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), soundness=soundness)
+    errors = [line for line in soundness.lines if line.verdict == "error"]
+    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), errors=errors)
     return _publish(page, result, target, check={"verdict": soundness.verdict, "answer": soundness.answer})
 
 

@@ -20,6 +20,8 @@ from windvane.logs.log import LogSchema
 from windvane.logs.report.detector_section import describe_detectors
 from windvane.logs.report.drift_findings import describe_change_points, describe_features, describe_what
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
+from windvane.logs.report.soundness_section import describe_errors
+from windvane.logs.soundness.verdicts import CheckLine
 
 if TYPE_CHECKING:
     from windvane.logs.drift.detectors import DetectorAlarms
@@ -42,9 +44,14 @@ def describe_drift(
     facts: dict[str, str],
     value: PolicyComparison | None = None,
     alarms: Sequence[DetectorAlarms] = (),
+    errors: Sequence[CheckLine] = (),
 ) -> LogPage:
-    """Return the report of a diagnosis. ``value``: what forgetting is worth in rewards. ``alarms``: of detectors."""
+    """Return the report of a diagnosis.
+
+    ``value``: what forgetting is worth in rewards. ``alarms``: of detectors. ``errors``: why the log is not sound.
+    """
     sections = [
+        *describe_errors(errors),
         *_describe_evidence(diagnosis),
         *_describe_memory(diagnosis, value),
         *describe_what(diagnosis, schema),
@@ -56,7 +63,7 @@ def describe_drift(
     return LogPage(
         heading=f"Do the rewards of this log drift? {diagnosis.source}",
         answer=diagnosis.answer,
-        tone="warning" if diagnosis.verdict == UNKNOWN else "ok",
+        tone="warning" if diagnosis.verdict == UNKNOWN or errors else "ok",
         sections=sections,
         facts={**facts, "Rewards used": f"{diagnosis.rewards:,}", "Level of all tests": f"{diagnosis.alpha:g}",
                "Seed": str(diagnosis.seed)},
