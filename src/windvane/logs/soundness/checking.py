@@ -14,6 +14,7 @@ from windvane.logs.row_problems import ProblemCount
 from windvane.logs.soundness import propensity_questions as propensities
 from windvane.logs.soundness import row_questions as rows
 from windvane.logs.soundness.log_columns import LogColumns, collect_columns
+from windvane.logs.soundness.missing_rewards import check_missing_rewards
 from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, Verdict, count
 
 TOP = 0.01  # the share of rows with the largest weights
@@ -119,6 +120,7 @@ def _check_rows(problems: Sequence[ProblemCount], columns: LogColumns) -> list[C
         *rows.check_rewards(columns),
         *rows.check_reward_order(columns),
         *rows.check_delays(columns),
+        *check_missing_rewards(columns),
     ]
 
 
