@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
+from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table, warn
 from windvane.cli.options import OUTPUT, Baseline, Jobs, Seed, complete_policy, list_chosen, split_names
 from windvane.errors import ArgumentError
 
@@ -192,7 +192,9 @@ def replay(
 ) -> Answer:
     """Estimate what other policies would have earned, from a log with propensities.
 
-    Without --baseline, all pairs of policies are compared.
+    Without --baseline, all pairs of policies are compared. The estimand recommendations is the fast answer; thinning
+    and model can take minutes. Greedy and other policies with an exact estimator take longer than AdaptiveGLMUCB. If
+    the log is not sound, the answer begins with that, and the exit code stays 0.
 
     Examples:
       windvane replay log.ndjson --policy AdaptiveGLMUCB --policy OFUL
@@ -201,15 +203,21 @@ def replay(
     """
     from windvane.logs import check as check_log
     from windvane.logs import evaluate
+    from windvane.logs.evaluation.contenders import list_contenders
+    from windvane.logs.evaluation.request import foresee_refusal
     from windvane.logs.report.replay_page import describe_evaluation
+    from windvane.logs.report.soundness_section import warn_unsound
 
     target = _choose_target(report, log, "replay")
-    rows = source.read(log)
+    list_contenders(policy)  # wrong names are reported before any work
+    rows, wanted = source.read(log), tuple(split_names(estimands) or ())
+    if share is None and (refusal := foresee_refusal(rows.schema, wanted)):
+        warn(refusal)
     with ProgressBar("evaluating policies", "steps") as progress:
         result = evaluate(
             rows,
             policy,
-            estimands=tuple(split_names(estimands) or ()),
+            estimands=wanted,
             baseline=baseline,
             epsilon=epsilon,
             share=share,
@@ -221,6 +229,7 @@ def replay(
     with ProgressBar("checking the log"):
         soundness = check_log(rows)
     errors = [line for line in soundness.lines if line.verdict == "error"]
+    result = replace(result, answer=warn_unsound(result.answer, errors))
     page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), errors=errors)
     return _publish(page, result, target, check={"verdict": soundness.verdict, "answer": soundness.answer})
 

@@ -95,7 +95,7 @@ def _describe_power(rate: Rate | None) -> str:
 def _describe_memory(memory: BestMemory) -> str:
     if math.isinf(memory.half_life):
         return "Forgetting would not have improved the predictions of rewards."
-    return f"A reward loses half of its information after {_format_half_life(memory)}."
+    return f"Best memory: a reward counts half after {_format_half_life(memory)}."
 
 
 def _format_half_life(memory: BestMemory) -> str:

@@ -159,7 +159,8 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         else:
             size = "" if count is None else f" ({count:,.0f} effective decisions)"
             lines.append(f"{name}: {worth.estimand}{size}; {worth.caveat}.")
-    interval = "95 % intervals." if value is None else f"95 % intervals; of the reward: {1.0 - diagnosis.alpha:.0%}."
+    level = f"{100.0 * (1.0 - diagnosis.alpha):.3g} %"
+    interval = "95 % intervals" + ("." if value is None or level == "95 %" else f"; of the reward: {level}.")
     table = DataTable(["", "estimate", "low", "high"], rows, interval)
     caption = (
         "Mean log loss of predictions, by the half-life of a reward in the model; lower is better. Filled: not "

@@ -163,7 +163,8 @@ def _describe_comparisons(evaluation: Evaluation) -> Iterator[Section]:
     ]  # fmt: skip
     table = DataTable(["policies", "difference", "effective decisions", "verdict"], rows, left=4)
     differences = [c.difference for c in evaluation.comparisons]
-    lines = _list_caveats(differences) + _explain_gaps(differences)
+    above = _list_caveats([result.value for _, result in _with_recommendations(evaluation)])
+    lines = [line for line in _list_caveats(differences) if line not in above] + _explain_gaps(differences)
     yield Section("Paired differences", lines, table)
 
 
