@@ -71,6 +71,9 @@ def test_drift(folder: Path) -> None:
     assert max(map(len, code.splitlines())) < 100
     assert "clip" not in settings
     assert result["recommendation"]["epsilon"] == 0.05
+    assert not all(point["is_step"] for point in result["change_points"])  # the taste goes round
+    assert "Both assume a steady drift" in text
+    assert "total drift B_T at this rate" in text
 
 
 def test_no_drift(folder: Path) -> None:

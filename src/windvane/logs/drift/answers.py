@@ -130,7 +130,8 @@ def _describe_change(schema: LogSchema, point: ChangePoint) -> str:
     ]
     more = len(point.coordinates) - len(largest)
     what = ", ".join(largest) + (f" and {more} more" if more else "")
-    return f"The coefficients change at {schema.place} {point.row:,} ({when}): {what} (in logits)."
+    how = "" if point.is_step else "or gradually around it "
+    return f"The coefficients change at {schema.place} {point.row:,} {how}({when}): {what} (in logits)."
 
 
 def format_time(time: float, schema: LogSchema) -> str:

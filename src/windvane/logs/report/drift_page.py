@@ -33,7 +33,13 @@ NO_DRIFT_NOTE = "No drift was seen, so do not set this memory: it is only the on
 HALF_LIVES = (
     "Two numbers describe the same forgetting. The half-life of a reward says when half of its information is lost. "
     "The correlation half-life says when the parameter has lost half of its correlation with its old value; it is "
-    "usually longer, and it is what half_life means for the default policy of an agent."
+    "usually longer, and it is what half_life means for the default policy of an agent. Both are points of a grid; the "
+    "interval of the first reaches halfway to the neighbours of its ends."
+)
+NO_RATE = "The coefficients change at once (see Change points), so a rate of drift would be misleading and is left out."
+RATES = (
+    "The change of logits is a root mean square over the log, and B_T is the rate of the parameter times the number of "
+    "decisions. Both assume a steady drift: where the parameter moves now and then, they are too large."
 )
 
 
@@ -131,14 +137,15 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
          format_memory(memory.correlation_half_life, memory.correlation_half_life_seconds), "", ""],
         ["discount gamma with that half-life of a reward", *gammas],
     ]  # fmt: skip
-    if rate is not None:
+    is_stepwise = bool(diagnosis.change_points) and all(point.is_step for point in diagnosis.change_points or ())
+    if rate is not None and not is_stepwise:
         per = 1000.0
         rows.append(
             [f"change of logits per 1,000 decisions (measured over {rate.span:,.0f})",
              *(f"{per * value:.3g}" for value in (rate.logits, rate.logits_low, rate.logits_high))]
         )  # fmt: skip
         rows.append(
-            ["total drift B_T, at this resolution",
+            ["total drift B_T at this rate",
              *(f"{value:.3g}" for value in (rate.variation, rate.variation_low, rate.variation_high))]
         )  # fmt: skip
     if cost is not None:
@@ -147,6 +154,8 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
     lines = [*([NO_DRIFT_NOTE] if diagnosis.verdict == NO_DRIFT else []), HALF_LIVES]
+    if rate is not None:
+        lines.append(NO_RATE if is_stepwise else RATES)
     if value is not None:
         worth = value.difference
         ends = [worth.value, worth.low, worth.high]
