@@ -16,6 +16,7 @@ from support.commands import fails, windvane_command, windvane_process
 from support.log_files import ARMS, write_clicks
 from support.server import run_command
 
+NO_FLOOR = "no lower bound on the probability of every arm is known; declare one with `floor` (--floor)"
 COLUMNS = "--time when --arm banner --reward clicked --propensity p --id id"
 
 
@@ -27,13 +28,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(line: str, folder: Path, code: int = 0) -> tuple[dict, str]:
+def run(line: str, folder: Path, code: int = 0, warning: str = "") -> tuple[dict, str]:
     """Run a command twice, in this process: its JSON, and its text."""
+    stderr = f"windvane: warning: {warning}\n" if warning else ""
     texts = []
     with contextlib.chdir(folder):
         for words in (["--json"], []):
             done = run_command(*shlex.split(line), *words)
-            assert (done.returncode, done.stderr) == (code, ""), done
+            assert (done.returncode, done.stderr) == (code, stderr), done
             texts.append(done.stdout)
     return json.loads(texts[0])["result"], texts[1]
 
@@ -62,15 +64,16 @@ def test_drift(folder: Path) -> None:
     assert result["verdict"] == "drift"
     assert value["low"] < value["value"] < value["high"]
     assert text.splitlines()[0] == result["answer"]
-    assert re.match(
-        r"Drift detected \(valid .*\)\. A reward loses half of its information after .* \(.* to .*\)\.", text
-    )
+    assert re.match(r"Drift detected \(valid .*\)\. Best memory: a reward counts half after .* \(.* to .*\)\.", text)
     code, settings = text[text.index("windvane.Agent(") : text.rindex("\nreport:")].split("\n\n", 1)
     assert json.loads(settings) == result["recommendation"]
     assert eval(code.replace("windvane.Agent", "dict")) == result["recommendation"]
     assert max(map(len, code.splitlines())) < 100
     assert "clip" not in settings
     assert result["recommendation"]["epsilon"] == 0.05
+    assert not all(point["is_step"] for point in result["change_points"])  # the taste goes round
+    assert "Both assume a steady drift" in text
+    assert "total drift B_T at this rate" in text
 
 
 def test_no_drift(folder: Path) -> None:
@@ -90,13 +93,43 @@ def test_drift_with_detectors(folder: Path) -> None:
     assert run(f"drift still.csv {COLUMNS}", folder)[0]["detectors"] == []
 
 
+def test_drift_is_not_diagnosed_in_rows_that_are_sorted_by_reward(folder: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    rows = sorted((line.split(",") for line in lines[1:]), key=lambda cells: cells[3])
+    (folder / "sorted.csv").write_text("\n".join(["arm,reward", *(f"{cells[2]},{cells[3]}" for cells in rows)]))
+    document, text = run("drift sorted.csv", folder)
+    assert document["diagnosis"]["verdict"] == "cannot be answered"
+    first = "Cannot be answered, because the rows are sorted by reward, and such an order says nothing about drift"
+    assert text.startswith(first)
+    assert document["diagnosis"]["answer"].startswith(first)
+    page = re.sub(r"<script.*?</script>", "", (folder / "sorted-drift.html").read_text(), flags=re.S)
+    assert page.index(first) < page.index("restore the order of the decisions")
+
+
+def test_drift_of_an_unsound_log_begins_with_its_errors(folder: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (folder / "twice.csv").write_text("\n".join([lines[0], *(line for line in lines[1:] for _ in range(2))]))
+    with contextlib.chdir(folder):
+        line = shlex.split(f"drift twice.csv {COLUMNS}")
+        document, text = json.loads(run_command(*line, "--json").stdout), run_command(*line).stdout
+    first = "The log is not sound: Is every id unique? 3,000 repeated ids. Drift detected"
+    assert text.startswith(first)
+    assert document["result"]["diagnosis"]["answer"].startswith(first)
+    assert [error["question"] for error in document["check"]["errors"]] == [
+        "Is every id unique?",
+        "Is every row recorded once?",
+    ]
+    assert "The log is not sound, so do not trust the values below" in text
+
+
 def test_an_unknown_detector_is_refused_before_the_log_is_read(folder: Path) -> None:
     fails("drift missing.csv --detector ddm", folder, "`detector`", "adwin, page-hinkley, kswin", "ddm")
 
 
 def test_replay(folder: Path) -> None:
     line = "--policy AdaptiveGLMUCB --policy 'D-LinUCB(gamma=0.99)' --policy UniformRandom --jobs 1"
-    result, text = run(f"replay clicks.csv {COLUMNS} {line}", folder)
+    warning = f"thinning will be refused, because {NO_FLOOR}"  # and that is known before the work
+    result, text = run(f"replay clicks.csv {COLUMNS} {line}", folder, warning=warning)
     assert text.splitlines()[0] == result["answer"]
     values = {policy["label"]: policy["recommendations"]["value"] for policy in result["policies"]}
     assert list(values) == ["AdaptiveGLMUCB", "D-LinUCB(gamma=0.99)", "UniformRandom"]
@@ -106,6 +139,9 @@ def test_replay(folder: Path) -> None:
         assert value["caveat"]
         assert value["effective_sample_size"] >= 100
     assert values["AdaptiveGLMUCB"]["value"] > values["UniformRandom"]["value"]
+    assert (
+        text.count("when deployed, it learns from those of its own choices, so the deployed value may be lower.") == 1
+    )
 
 
 def test_own_policies_are_evaluated(folder: Path) -> None:
@@ -121,7 +157,8 @@ def test_without_propensities_no_number_has_an_interval(folder: Path) -> None:
     without = "\n".join(",".join(cell for i, cell in enumerate(line) if i != 4) for line in lines)
     (folder / "without.csv").write_text(without)
     columns = COLUMNS.replace("--propensity p", "")
-    result, text = run(f"replay without.csv {columns} --policy OFUL", folder)
+    warning = "recommendations and thinning will be refused, because the log has no propensities"
+    result, text = run(f"replay without.csv {columns} --policy OFUL", folder, warning=warning)
     (policy,) = result["policies"]
     estimates = [policy["recommendations"]["value"], *policy["recommendations"]["variants"].values()]
     assert all(estimate["low"] is None and estimate["high"] is None for estimate in estimates)
@@ -131,8 +168,10 @@ def test_without_propensities_no_number_has_an_interval(folder: Path) -> None:
 
 def test_deterministic_logs_are_refused(folder: Path) -> None:
     write_clicks(folder / "greedy.csv", 600, floor=0.0)
-    result, text = run(f"replay greedy.csv {COLUMNS} --policy OFUL --estimands recommendations,thinning", folder)
-    assert text.startswith("Cannot be answered, because")
+    line = f"replay greedy.csv {COLUMNS} --policy OFUL --estimands recommendations,thinning"
+    result, text = run(line, folder, warning=f"thinning will be refused, because {NO_FLOOR}")
+    first = "The log is not sound: Are propensities recorded? Every propensity is 1: the log is deterministic. "
+    assert text.startswith(f"{first}Cannot be answered, because")
     assert result["policies"][0]["recommendations"]["value"]["value"] is None
 
 
@@ -144,6 +183,9 @@ def test_values_of_a_log_with_wrong_propensities_come_with_a_warning(folder: Pat
     assert document["check"]["verdict"] == "error"
     assert "Are propensities right for each arm?" in document["check"]["answer"]
     text = windvane_command(line, folder).stdout
+    first = "The log is not sound: Are propensities right for each arm? Not for b, a. The recommendations of "
+    assert text.startswith(first)
+    assert document["result"]["answer"].startswith(first)
     assert text.splitlines()[2] == "The log is not sound, so do not trust the values below"
     _, sound = run(f"replay clicks.csv {COLUMNS} --policy UniformRandom --estimands recommendations", folder)
     assert "not sound" not in sound
@@ -194,7 +236,7 @@ def test_the_log_of_the_demo_is_analysed_end_to_end(tmp_path: Path) -> None:
     assert checked["rows"] > 100
     assert not checked["problems"]
     document, _ = run("drift log.ndjson", tmp_path)
-    assert document["diagnosis"]["verdict"] in ("drift", "no drift seen", "cannot be answered")
+    assert document["diagnosis"]["verdict"] in ("drift", "drift likely", "no drift seen", "cannot be answered")
     evaluation, _ = run("replay log.ndjson --policy AdaptiveGLMUCB --policy UniformRandom", tmp_path)
     own = evaluation["policies"][0]["recommendations"]
     if own["value"]["value"] is not None:  # it is the policy that wrote the log, without its exploration

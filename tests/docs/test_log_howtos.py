@@ -30,10 +30,14 @@ def test_the_log_of_the_tutorial_is_sound(shop: Path) -> None:
 
 def test_the_tutorial_finds_the_change_of_taste(shop: Path) -> None:
     document = json.loads(run_shown(DRIFT, "drift shop.csv", shop, "--json").stdout)
-    diagnosis = document["result"]["diagnosis"]
+    diagnosis, text = document["result"]["diagnosis"], run_shown(DRIFT, "drift shop.csv", shop).stdout
     assert diagnosis["verdict"] == "drift"
     (change,) = diagnosis["change_points"]
     assert change["decision_low"] <= 2000 <= change["decision_high"]
+    assert change["is_step"]
+    assert "or gradually" not in text.splitlines()[0]
+    assert "B_T" not in text  # a rate is that of a steady drift
+    assert "a rate of drift would be misleading" in text
 
 
 def test_the_tutorial_evaluates_policies(shop: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table
+from windvane.cli.console import Answer, Blocks, Note, ProgressBar, Table, warn
 from windvane.cli.options import OUTPUT, Baseline, Jobs, Seed, complete_policy, list_chosen, split_names
 from windvane.errors import ArgumentError
 
@@ -133,18 +133,27 @@ def drift(
       windvane drift log.ndjson --detector adwin --detector kswin
     """
     from windvane.logs import diagnose_drift, value_forgetting
+    from windvane.logs.drift.evidence import UNKNOWN
     from windvane.logs.report.drift_page import describe_drift
+    from windvane.logs.report.soundness_section import warn_unsound
+    from windvane.logs.soundness.checking import find_row_errors
 
     run_detectors = _find_detectors(detector) if detector else None
     target = _choose_target(report, log, "drift")
     rows = source.read(log)
+    with ProgressBar("checking the log"):
+        errors = find_row_errors(rows)
     with ProgressBar("diagnosing drift", "parts") as bar:
         result = diagnose_drift(rows, alpha=alpha, seed=seed, progress=bar)
         bar(1, text="value of forgetting")
         value = value_forgetting(rows, result, alpha=alpha, seed=seed)
         alarms = run_detectors(rows, seed) if run_detectors else ()
-    page = describe_drift(result, schema=rows.schema, facts=_list_facts(rows), value=value, alarms=alarms)
-    return _publish(page, {"diagnosis": result, "value_of_forgetting": value, "detectors": alarms}, target)
+    if result.verdict != UNKNOWN:
+        result = replace(result, answer=warn_unsound(result.answer, errors))
+    facts = _list_facts(rows)
+    page = describe_drift(result, schema=rows.schema, facts=facts, value=value, alarms=alarms, errors=errors)
+    document = {"diagnosis": result, "value_of_forgetting": value, "detectors": alarms}
+    return _publish(page, document, target, check={"errors": errors})
 
 
 def _find_detectors(names: list[str]) -> Callable[[FileLog, int], tuple[DetectorAlarms, ...]]:
@@ -183,7 +192,9 @@ def replay(
 ) -> Answer:
     """Estimate what other policies would have earned, from a log with propensities.
 
-    Without --baseline, all pairs of policies are compared.
+    Without --baseline, all pairs of policies are compared. The estimand recommendations is the fast answer; thinning
+    and model can take minutes. Greedy and other policies with an exact estimator take longer than AdaptiveGLMUCB. If
+    the log is not sound, the answer begins with that, and the exit code stays 0.
 
     Examples:
       windvane replay log.ndjson --policy AdaptiveGLMUCB --policy OFUL
@@ -192,15 +203,21 @@ def replay(
     """
     from windvane.logs import check as check_log
     from windvane.logs import evaluate
+    from windvane.logs.evaluation.contenders import list_contenders
+    from windvane.logs.evaluation.request import foresee_refusal
     from windvane.logs.report.replay_page import describe_evaluation
+    from windvane.logs.report.soundness_section import warn_unsound
 
     target = _choose_target(report, log, "replay")
-    rows = source.read(log)
+    list_contenders(policy)  # wrong names are reported before any work
+    rows, wanted = source.read(log), tuple(split_names(estimands) or ())
+    if share is None and (refusal := foresee_refusal(rows.schema, wanted)):
+        warn(refusal)
     with ProgressBar("evaluating policies", "steps") as progress:
         result = evaluate(
             rows,
             policy,
-            estimands=tuple(split_names(estimands) or ()),
+            estimands=wanted,
             baseline=baseline,
             epsilon=epsilon,
             share=share,
@@ -211,7 +228,9 @@ def replay(
         )
     with ProgressBar("checking the log"):
         soundness = check_log(rows)
-    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), soundness=soundness)
+    errors = [line for line in soundness.lines if line.verdict == "error"]
+    result = replace(result, answer=warn_unsound(result.answer, errors))
+    page = describe_evaluation(result, has_times=rows.schema.has_times, facts=_list_facts(rows), errors=errors)
     return _publish(page, result, target, check={"verdict": soundness.verdict, "answer": soundness.answer})
 
 

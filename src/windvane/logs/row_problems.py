@@ -11,6 +11,7 @@ import numpy as np
 from windvane.arguments import Index
 from windvane.errors import ArgumentError, format_value
 
+MISSING_PROBABILITY = "missing probability"
 REPEATED_ID, NOT_IN_ORDER, WRONG_SUM = "repeated id", "not in time order", "probabilities do not sum to 1"
 EXAMPLES = 5  # of each kind
 MOST_BAD = 0.5  # a log with a larger share of unusable rows was probably read with the wrong format, and is refused

@@ -14,7 +14,7 @@ from windvane.errors import ArgumentError
 from windvane.logs.ordering import OrderCheck
 from windvane.logs.raw import FieldColumn, RawOffers, RawRows
 from windvane.logs.row_checks import RowRules, find_usable
-from windvane.logs.row_problems import REPEATED_ID, WRONG_SUM, Problems, Verbatim
+from windvane.logs.row_problems import MISSING_PROBABILITY, REPEATED_ID, WRONG_SUM, Problems, Verbatim
 
 MOST_VALUES_COUNTED = 20_000  # different strings of a field that are counted; beyond it, the rarer half is dropped
 MOST_FIELDS = 100_000
@@ -186,7 +186,7 @@ class LogScan:
             self.rows = self.timed
         if self.with_probability > 0:
             expected = "present, as in other rows"
-            self._without_probability.report(problems, "missing probability", "propensity", expected, is_dropped=False)
+            self._without_probability.report(problems, MISSING_PROBABILITY, "propensity", expected, is_dropped=False)
         if self._ids:
             hashes, places = np.concatenate(self._hashes), np.concatenate(self._id_places)
             order = np.argsort(hashes, kind="stable")

@@ -9,6 +9,8 @@ import pytest
 
 from support.drifting_logs import is_plausible, simulate
 from windvane.environments import Static, Switches
+from windvane.logs import from_arrays
+from windvane.logs.drift.answers import _describe_change
 from windvane.logs.drift.change_points import find_change_points
 from windvane.logs.drift.rows import read_rows
 from windvane.logs.drift.segmentation import seed_intervals, segment
@@ -76,13 +78,29 @@ def test_a_change_point_has_the_place_and_the_time_of_its_row() -> None:
     past = simulate(Switches([501], [turn(0.0), turn(3.0)]), rounds=1000, lanes=1, seed=25)
     reward = past.reward[0].copy()
     reward[::7] = np.nan
-    from windvane.logs import from_arrays
-
     log = from_arrays(past.arms[0], past.played[0], reward, time=1e9 + 60.0 * np.arange(1000))
     (point,) = find_change_points(read_rows(log), seed=0)
     assert abs(point.decision - 501) <= 20
     assert point.row == point.decision
     assert point.time == 1e9 + 60.0 * (point.row - 1)
+
+
+def test_a_step_is_told_from_a_ramp_and_only_then_announced_as_an_event() -> None:
+    rounds, steps, ramps = 3000, [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x, clock = rng.normal(size=(rounds, 1, 2)), np.linspace(0.0, 1.0, rounds)
+        for share, found in ((np.where(clock > 0.6, 1.0, 0.0), steps), (clock, ramps)):
+            z = x[:, 0, 0] * (1.0 - 2.0 * share) + x[:, 0, 1]
+            reward = (rng.random(rounds) < 1.0 / (1.0 + np.exp(-z))).astype(float)
+            log = from_arrays(x, np.zeros(rounds, dtype=int), reward)
+            points = find_change_points(read_rows(log), seed=0)
+            found += [point.is_step for point in points]
+            sentences = [_describe_change(log.schema, point) for point in points]
+            assert [" or gradually around it (" in each for each in sentences] == [not p.is_step for p in points]
+    assert steps == [True] * 5
+    assert len(ramps) >= 5
+    assert not any(ramps)
 
 
 def test_seeded_intervals_cover_every_place_at_every_length() -> None:

@@ -46,7 +46,7 @@ def turning() -> DriftDiagnosis:
 def test_a_turning_world(turning: DriftDiagnosis) -> None:
     assert turning.verdict == "drift"
     assert turning.answer.startswith("Drift detected (valid at any time: without drift, at most 5 % of logs give this ")
-    assert " A reward loses half of its information after " in turning.answer
+    assert " Best memory: a reward counts half after " in turning.answer
     assert turning.memory is not None
     assert turning.memory.half_life_seconds == pytest.approx(60.0 * turning.memory.half_life)
     assert turning.rate is not None

@@ -188,9 +188,10 @@ def test_the_ladder_reaches_from_32_decisions_to_the_whole_log() -> None:
 def test_too_few_rewards_cannot_be_answered() -> None:
     rng = np.random.default_rng(0)
 
-    def obstacle(n: int, dim: int, clicks: int) -> str:
+    def obstacle(n: int, dim: int, clicks: int, *, is_sorted: bool = False) -> str:
         reward = np.zeros(n)
         reward[:clicks] = 1.0
+        reward = reward if is_sorted else rng.permutation(reward)
         return find_refusal(read_rows(from_arrays(rng.normal(size=(n, 1, dim)), np.zeros(n, dtype=int), reward)))
 
     assert "at least 200" in obstacle(100, 2, 50)
@@ -198,6 +199,7 @@ def test_too_few_rewards_cannot_be_answered() -> None:
     assert "rarer kind" in obstacle(1000, 2, 960)
     assert "per coefficient" in obstacle(1000, 20, 150)
     assert obstacle(1000, 2, 150) == ""
+    assert "sorted by reward" in obstacle(1000, 2, 150, is_sorted=True)
     assert UNKNOWN == "cannot be answered"
 
 

@@ -122,6 +122,22 @@ def test_a_file_that_is_sorted_by_reward_but_has_times_is_a_warning(tmp_path: Pa
     verdict, finding = find(check(read(tmp_path / "log.csv")), SORTED)
     assert verdict == "warning"
     assert finding.endswith("sorted by time, they are not")
+    advice = [line.advice for line in check(read(tmp_path / "log.csv")).lines if line.verdict == "warning"]
+    assert all("drift and replay sort the rows by time" in each for each in advice[:2])
+
+
+def test_rows_without_a_propensity_are_one_warning_that_says_what_they_are_used_for(tmp_path: Path) -> None:
+    lines = [f"{60 * i},{'ab'[i % 2]},{i * 7 % 3 % 2},{'0.5' if i % 3 else ''}" for i in range(N)]
+    (tmp_path / "log.csv").write_text("\n".join(["time,arm,reward,propensity", *lines]))
+    found = [(line.question, line.finding) for line in check(read(tmp_path / "log.csv")).lines if line.verdict != "ok"]
+    assert found == [("Are propensities recorded?", "missing in 200 rows: used for drift, not for evaluating policies")]
+
+
+def test_a_log_without_ids_is_advised_to_have_them() -> None:
+    rewards = (np.random.default_rng(9).random(N) < 0.4).astype(float)
+    (line,) = [line for line in build(reward=rewards, context=np.arange(N)[:, None]).lines if line.question == ONCE]
+    assert (line.verdict, line.finding) == ("ok", "no exact repeats")
+    assert line.advice.startswith("log an id with each decision")
 
 
 @pytest.mark.parametrize("resolution", [1.0, 60.0, 1000.0])
@@ -137,7 +153,7 @@ def test_rows_that_are_repeated_are_an_error_but_rows_that_are_alike_are_not(res
         )  # fmt: skip
         verdict, finding = find(check(log), ONCE)
         if rows is index or resolution > 60.0:
-            assert verdict in ("ok", "")
+            assert (verdict, finding) in (("ok", "no exact repeats"), ("", ""))
         elif resolution < 20.0:
             assert verdict == "error"
             assert "no: 100 rows equal to an earlier one" in finding

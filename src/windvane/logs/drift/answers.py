@@ -95,7 +95,7 @@ def _describe_power(rate: Rate | None) -> str:
 def _describe_memory(memory: BestMemory) -> str:
     if math.isinf(memory.half_life):
         return "Forgetting would not have improved the predictions of rewards."
-    return f"A reward loses half of its information after {_format_half_life(memory)}."
+    return f"Best memory: a reward counts half after {_format_half_life(memory)}."
 
 
 def _format_half_life(memory: BestMemory) -> str:
@@ -130,7 +130,8 @@ def _describe_change(schema: LogSchema, point: ChangePoint) -> str:
     ]
     more = len(point.coordinates) - len(largest)
     what = ", ".join(largest) + (f" and {more} more" if more else "")
-    return f"The coefficients change at {schema.place} {point.row:,} ({when}): {what} (in logits)."
+    how = "" if point.is_step else "or gradually around it "
+    return f"The coefficients change at {schema.place} {point.row:,} {how}({when}): {what} (in logits)."
 
 
 def format_time(time: float, schema: LogSchema) -> str:

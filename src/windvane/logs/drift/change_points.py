@@ -9,23 +9,29 @@ true one, with parameters that are estimated again in each of them (Siegmund 198
 near the change. One of fixed shape, the quantiles of simulated locations, covered only 92 % in our simulations.
 
 A gradual drift has no change points. The segmentation then approximates it by steps, and the intervals are not
-meaningful.
+meaningful. So each change is compared with ramps of the same coefficients between its neighbours: over a quarter and
+over half of these rows around the location, and over all of them. It is a *step* if it is 20 m times as likely as each
+ramp, where m is the number of these rows: the step has the best of m locations, and for each of them the likelihood
+ratio has the mean 1 if the ramp is right (Markov's inequality; both have as many coefficients, which are fitted).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from windvane.arguments import Array
-from windvane.logs.drift.logistic_fit import log_likelihoods, means, pseudo_inverse, weighted_gram
+from windvane.logs.drift.logistic_fit import fit_logistic, log_likelihoods, means, pseudo_inverse, weighted_gram
 from windvane.logs.drift.rows import RewardedRows
-from windvane.logs.drift.segmentation import Change, Segmenter, segment
+from windvane.logs.drift.segmentation import CLOSE, Change, Segmenter, segment
 
 RESAMPLES = 199  # of the parametric bootstrap
 CONFIDENCE = 0.95
 DECIDED = 30.0  # nats: a location where the expected likelihood ratio is e^-30 cannot win in 199 resamples
+RAMPS = (0.25, 0.5)  # of the rows between the neighbours of a change: a narrower ramp is a step for most purposes
+STEP = 20.0  # times the number of locations: the likelihood ratio by which a step must fit better than every ramp
 LARGEST_RESAMPLES = 4e6  # numbers in the likelihood ratios of all resamples of one location: 32 MB, five times
 
 
@@ -59,6 +65,8 @@ class ChangePoint:
     size, logits : float
         ||theta after - theta before||, and the root mean square of the difference of <x, theta>. Both are too large
         by the noise of the estimates.
+    is_step : bool
+        Whether the change at once fits clearly better than a gradual one around it.
     """
 
     row: int
@@ -74,6 +82,7 @@ class ChangePoint:
     coordinates: tuple[CoordinateChange, ...]
     size: float
     logits: float
+    is_step: bool
 
 
 def _draw_deficits(data: Segmenter, change: Change, rng: np.random.Generator) -> Array:
@@ -137,9 +146,26 @@ def find_change_points(rows: RewardedRows, seed: int) -> tuple[ChangePoint, ...]
                 time=time[0], time_low=time[1], time_high=time[2],
                 gain=change.gain, coordinates=_list_coordinates(rows, change, step),
                 size=float(np.linalg.norm(step)), logits=float(np.sqrt(np.square(part @ step).mean())),
+                is_step=is_step(data, change),
             )
         )  # fmt: skip
     return tuple(points)
+
+
+def is_step(data: Segmenter, change: Change) -> bool:
+    """Return whether the change at once fits clearly better than every ramp of the same coefficients."""
+    first, split, last = change.first, change.split, change.last
+    x, reward, rows = data.x[first:last], data.reward[first:last], np.arange(first, last)
+    least = math.log(STEP * (last - first))
+    widths = [share * (last - first) for share in RAMPS]
+    ramps = [(split - width / 2.0, width) for width in widths] + [(float(first), float(last - first))]
+    for start, width in ramps:
+        part = np.clip((rows - start) / width, 0.0, 1.0)
+        design = np.concatenate([x, part[:, None] * x[:, list(change.columns)]], axis=1)
+        fit = fit_logistic(design, reward, ridge=data.ridge, start=change.fit.theta, close=CLOSE)
+        if change.fit.log_likelihood - fit.log_likelihood < least:
+            return False
+    return True
 
 
 def _list_coordinates(rows: RewardedRows, change: Change, step: Array) -> tuple[CoordinateChange, ...]:

@@ -52,6 +52,7 @@ from windvane.logs.drift.logistic_fit import bound_supremum
 from windvane.logs.drift.partitions import ALL, WEIGHTS, Partition, list_partitions
 from windvane.logs.drift.replay import Replay, list_memories, log_mean, replay_experts
 from windvane.logs.drift.rows import RewardedRows
+from windvane.logs.reward_order import measure_order
 
 FEWEST = 200  # rewards: blocks of one reward are the least that a curve of 200 points needs
 FEWEST_RARER = 50  # rewards of the rarer kind: a rate is then known to about 1 / sqrt(50) = 14 %
@@ -103,7 +104,7 @@ class Evidence:
 
 
 def find_refusal(rows: RewardedRows) -> str:
-    """Return why the rows are too few for a verdict; "" if they suffice."""
+    """Return why the rows are too few for a verdict, or not in the order of the decisions; "" if they suffice."""
     n, rarer = len(rows), rows.rarer
     if n < FEWEST:
         return f"the log has {n} rewards, and at least {FEWEST} are needed"
@@ -118,6 +119,9 @@ def find_refusal(rows: RewardedRows) -> str:
             f"the log has {rarer:.4g} rewards of the rarer kind for {rows.rank} coefficients, "
             f"and at least {FEWEST_PER_COORDINATE} per coefficient are needed"
         )
+    order = measure_order(rows.reward)
+    if order is not None and order.is_sorted:
+        return f"the rows are sorted by reward, and such an order says nothing about drift ({order})"
     return ""
 
 

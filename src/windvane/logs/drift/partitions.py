@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windvane.arguments import Index
+from windvane.arguments import Index, Mask
 from windvane.logs.drift.coding import group_rows
 from windvane.logs.drift.rows import RewardedRows
 
@@ -50,8 +50,18 @@ def list_partitions(rows: RewardedRows) -> Iterator[Partition]:
     patterns, _ = group_rows(is_used)
     cells, first = group_rows(np.stack([rows.arm, patterns], axis=1))
     if max(1, len(first_of_arm)) < len(first) <= MOST_GROUPS:
-        labels = tuple(_name_cell(rows, int(row)) for row in first)
+        labels = _distinguish([_name_cell(rows, int(row)) for row in first], rows, is_used[first])
         yield Partition(name=CELLS, group=cells, labels=labels)
+
+
+def _distinguish(labels: list[str], rows: RewardedRows, is_used: Mask) -> tuple[str, ...]:
+    """Return labels that differ: cells with the same name differ in the numbers that are 0."""
+    names = []
+    for label, used in zip(labels, is_used, strict=True):
+        alike = is_used[[other == label for other in labels]]
+        zeros = [f"{rows.schema.names[j]} = 0" for j in np.flatnonzero(alike.any(axis=0) & ~used)]
+        names.append(", ".join([label, *zeros]))
+    return tuple(names)
 
 
 def _name_cell(rows: RewardedRows, row: int) -> str:

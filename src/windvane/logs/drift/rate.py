@@ -11,6 +11,10 @@ with sandwich covariances Sigma_b, times h / (h - d) for the coefficients that w
 velocity v gives D = v span. For a random walk with variance s^2 per decision D^2 is s^2 span (1 - 1/6), because an
 estimate is an average over its block.
 
+A single jump of size J shows in the 2 of B - 2 pairs of B blocks that it separates. So D^2 = 2 J^2 / (B - 2), and the
+implied B_T is J B / sqrt(2 (B - 2)), about sqrt(B / 2) times too large: a root mean square is a mean only for a steady
+motion. The report leaves the rate out where all change points are steps.
+
 The *path length* of theta* depends on the resolution: that of a random walk grows without bound as the span shrinks. So
 rate and B_T = rate times decisions belong to the span that is reported with them: the shortest one, from twice the
 effective memory on, over which D is known to about a quarter. A motion that returns within a span is not seen.
@@ -69,7 +73,7 @@ class Rate:
     logits, logits_low, logits_high : float
         The same for <x, theta*>.
     variation, variation_low, variation_high : float
-        The implied B_T = rate times the number of decisions.
+        The implied B_T = rate times the number of decisions, for a steady drift. For a jump it is too large.
     excluded, excluded_logits : float
         The log rules out a steady drift that is faster (95 %): it would have moved theta* further between the halves.
     displacements : tuple of Displacement

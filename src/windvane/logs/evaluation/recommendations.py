@@ -37,7 +37,8 @@ ESTIMAND = "mean reward per decision of the recommendations of a policy that lea
 TO_LOG = "mean reward per decision of the policy's recommendations, minus that of the log"
 DIFFERENCE = "difference in mean reward per decision between the recommendations of two policies"
 CAVEAT = (
-    "the policy learned from the rewards of the logged arms; when deployed, it learns from those of its own choices"
+    "the policy learned from the rewards of the logged arms; when deployed, it learns from those of its own choices, "
+    "so the deployed value may be lower"
 )
 MISSING = "rows without a reward are left out: unbiased if missingness depends neither on the reward nor on the arm"
 BIASED = "biased, unless the reward model is right"

@@ -16,7 +16,7 @@ from windvane.logs.evaluation.scores import choose_limits
 from windvane.logs.evaluation.survey import Survey, choose_floor, survey_log
 from windvane.logs.evaluation.thinning import choose_shares
 from windvane.logs.evaluation.tracks import ReplayPlan
-from windvane.logs.log import Log
+from windvane.logs.log import Log, LogSchema
 
 ESTIMANDS = ("recommendations", "thinning", "model")
 # Below this many rows times policies, starting worker processes (about two seconds) takes longer than it saves.
@@ -87,6 +87,23 @@ def check_request(
         is_declared=is_declared, epsilon=epsilon, jobs=cores if jobs is None else check_whole("jobs", jobs, 1),
         thinning_refusal=thinning_refusal,
     )  # fmt: skip
+
+
+def foresee_refusal(schema: LogSchema, estimands: Sequence[str]) -> str:
+    """Return what will be refused, as far as that is known without reading the log again; empty if nothing.
+
+    Examples
+    --------
+    >>> from windvane.logs import from_arrays
+    >>> foresee_refusal(from_arrays([[[1.0]]], [0], [1.0]).schema, ["recommendations", "model"])
+    'recommendations will be refused, because the log has no propensities'
+    """
+    relying = [estimand for estimand in ("recommendations", "thinning") if estimand in estimands]
+    if relying and schema.propensities == "none":
+        return f"{' and '.join(relying)} will be refused, because {NO_PROPENSITIES}"
+    if "thinning" in relying and schema.propensities == "played arm" and not schema.floor:
+        return f"thinning will be refused, because {NO_FLOOR}"
+    return ""
 
 
 def _find_refusal(log: Log, survey: Survey, floor: float | None, is_declared: bool) -> str:

@@ -187,7 +187,9 @@ def describe_change_points(diagnosis: DriftDiagnosis, schema: LogSchema) -> Iter
     if points:
         text = (
             "Changes that improve the fit by more than their penalty, and the coordinates that change, with the change "
-            "of their part of the logit. If the parameter moves gradually, they only approximate its path by steps."
+            "of their part of the logit. “At once”: that fits clearly better than a gradual change over a quarter of "
+            "the rows around it. Otherwise, changes may only approximate a gradual path by steps, and their intervals "
+            "are not meaningful."
         )
     rows = []
     for p in points:
@@ -195,6 +197,9 @@ def describe_change_points(diagnosis: DriftDiagnosis, schema: LogSchema) -> Iter
         times = [format_time(p.time, schema), interval if schema.has_times else ""]
         changes = [f"{change.name} {change.logits:+.2f}" for change in p.coordinates[:4]]
         more = f" and {len(p.coordinates) - 4} more" if len(p.coordinates) > 4 else ""
-        rows.append([f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", *times, "; ".join(changes) + more])
-    columns = [f"{schema.place} of the file", "95 % interval", "time (UTC)", "95 % interval", "what changes (logits)"]
-    yield Section("Change points", [text], DataTable(columns, rows, left=5) if rows else None)
+        how = "at once" if p.is_step else "or gradually"
+        rows.append([f"{p.row:,}", f"{p.row_low:,} to {p.row_high:,}", *times, how, "; ".join(changes) + more])
+    columns = [
+        f"{schema.place} of the file", "95 % interval", "time (UTC)", "95 % interval", "how", "what changes (logits)",
+    ]  # fmt: skip
+    yield Section("Change points", [text], DataTable(columns, rows, left=6) if rows else None)

@@ -20,6 +20,8 @@ from windvane.logs.log import LogSchema
 from windvane.logs.report.detector_section import describe_detectors
 from windvane.logs.report.drift_findings import describe_change_points, describe_features, describe_what
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
+from windvane.logs.report.soundness_section import describe_errors
+from windvane.logs.soundness.verdicts import CheckLine
 
 if TYPE_CHECKING:
     from windvane.logs.drift.detectors import DetectorAlarms
@@ -31,7 +33,13 @@ NO_DRIFT_NOTE = "No drift was seen, so do not set this memory: it is only the on
 HALF_LIVES = (
     "Two numbers describe the same forgetting. The half-life of a reward says when half of its information is lost. "
     "The correlation half-life says when the parameter has lost half of its correlation with its old value; it is "
-    "usually longer, and it is what half_life means for the default policy of an agent."
+    "usually longer, and it is what half_life means for the default policy of an agent. Both are points of a grid; the "
+    "interval of the first reaches halfway to the neighbours of its ends."
+)
+NO_RATE = "The coefficients change at once (see Change points), so a rate of drift would be misleading and is left out."
+RATES = (
+    "The change of logits is a root mean square over the log, and B_T is the rate of the parameter times the number of "
+    "decisions. Both assume a steady drift: where the parameter moves now and then, they are too large."
 )
 
 
@@ -42,9 +50,14 @@ def describe_drift(
     facts: dict[str, str],
     value: PolicyComparison | None = None,
     alarms: Sequence[DetectorAlarms] = (),
+    errors: Sequence[CheckLine] = (),
 ) -> LogPage:
-    """Return the report of a diagnosis. ``value``: what forgetting is worth in rewards. ``alarms``: of detectors."""
+    """Return the report of a diagnosis.
+
+    ``value``: what forgetting is worth in rewards. ``alarms``: of detectors. ``errors``: why the log is not sound.
+    """
     sections = [
+        *describe_errors(errors),
         *_describe_evidence(diagnosis),
         *_describe_memory(diagnosis, value),
         *describe_what(diagnosis, schema),
@@ -56,7 +69,7 @@ def describe_drift(
     return LogPage(
         heading=f"Do the rewards of this log drift? {diagnosis.source}",
         answer=diagnosis.answer,
-        tone="warning" if diagnosis.verdict == UNKNOWN else "ok",
+        tone="warning" if diagnosis.verdict == UNKNOWN or errors else "ok",
         sections=sections,
         facts={**facts, "Rewards used": f"{diagnosis.rewards:,}", "Level of all tests": f"{diagnosis.alpha:g}",
                "Seed": str(diagnosis.seed)},
@@ -124,14 +137,15 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
          format_memory(memory.correlation_half_life, memory.correlation_half_life_seconds), "", ""],
         ["discount gamma with that half-life of a reward", *gammas],
     ]  # fmt: skip
-    if rate is not None:
+    is_stepwise = bool(diagnosis.change_points) and all(point.is_step for point in diagnosis.change_points or ())
+    if rate is not None and not is_stepwise:
         per = 1000.0
         rows.append(
             [f"change of logits per 1,000 decisions (measured over {rate.span:,.0f})",
              *(f"{per * value:.3g}" for value in (rate.logits, rate.logits_low, rate.logits_high))]
         )  # fmt: skip
         rows.append(
-            ["total drift B_T, at this resolution",
+            ["total drift B_T at this rate",
              *(f"{value:.3g}" for value in (rate.variation, rate.variation_low, rate.variation_high))]
         )  # fmt: skip
     if cost is not None:
@@ -140,6 +154,8 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
              *(f"{value:.3g}" for value in (cost.per_thousand, cost.low, cost.high))]
         )  # fmt: skip
     lines = [*([NO_DRIFT_NOTE] if diagnosis.verdict == NO_DRIFT else []), HALF_LIVES]
+    if rate is not None:
+        lines.append(NO_RATE if is_stepwise else RATES)
     if value is not None:
         worth = value.difference
         ends = [worth.value, worth.low, worth.high]
@@ -152,7 +168,8 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         else:
             size = "" if count is None else f" ({count:,.0f} effective decisions)"
             lines.append(f"{name}: {worth.estimand}{size}; {worth.caveat}.")
-    interval = "95 % intervals." if value is None else f"95 % intervals; of the reward: {1.0 - diagnosis.alpha:.0%}."
+    level = f"{100.0 * (1.0 - diagnosis.alpha):.3g} %"
+    interval = "95 % intervals" + ("." if value is None or level == "95 %" else f"; of the reward: {level}.")
     table = DataTable(["", "estimate", "low", "high"], rows, interval)
     caption = (
         "Mean log loss of predictions, by the half-life of a reward in the model; lower is better. Filled: not "

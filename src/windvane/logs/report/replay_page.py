@@ -11,22 +11,22 @@ from windvane.lab.figures.description import Axis, Band, Figure, Mark, Panel, Se
 from windvane.lab.figures.style import INK, PALETTE
 from windvane.logs.evaluation.estimates import Estimate, Evaluation, PolicyEvaluation, RecommendationsResult
 from windvane.logs.report.pages import DataTable, LogPage, Picture, Section
+from windvane.logs.report.soundness_section import describe_errors
 from windvane.logs.report.time_axis import TimeAxis
-from windvane.logs.soundness.checking import LogCheck
+from windvane.logs.soundness.verdicts import CheckLine
 
 UNKNOWN = "–"
 
 
 def describe_evaluation(
-    evaluation: Evaluation, *, has_times: bool, facts: dict[str, str], soundness: LogCheck | None = None
+    evaluation: Evaluation, *, has_times: bool, facts: dict[str, str], errors: Sequence[CheckLine] = ()
 ) -> LogPage:
-    """Return the report of an evaluation. ``soundness``: the check of the log, on which all values rely."""
+    """Return the report of an evaluation. ``errors``: why the log is not sound; all values rely on it."""
     is_answered = any(
         policy.recommendations and policy.recommendations.value.is_answered for policy in evaluation.policies
     )
-    is_unsound = soundness is not None and soundness.verdict == "error"
     sections = [
-        _describe_errors(soundness) if soundness is not None and is_unsound else None,
+        *describe_errors(errors),
         _describe_recommendations(evaluation, has_times),
         *_describe_comparisons(evaluation),
         *_describe_variants(evaluation),
@@ -38,7 +38,7 @@ def describe_evaluation(
     return LogPage(
         heading=f"What would other policies have earned? {evaluation.log.source}",
         answer=evaluation.answer,
-        tone="ok" if is_answered and not is_unsound else "warning",
+        tone="ok" if is_answered and not errors else "warning",
         sections=[section for section in sections if section is not None],
         facts={
             **facts,
@@ -46,12 +46,6 @@ def describe_evaluation(
             "Seed": str(evaluation.seed),
         },
     )
-
-
-def _describe_errors(soundness: LogCheck) -> Section:
-    """Return why the values cannot be trusted."""
-    errors = [f"{line.question} {line.finding}: {line.advice}" for line in soundness.lines if line.verdict == "error"]
-    return Section("The log is not sound, so do not trust the values below", errors)
 
 
 def format_estimate(estimate: Estimate) -> str:
@@ -169,7 +163,8 @@ def _describe_comparisons(evaluation: Evaluation) -> Iterator[Section]:
     ]  # fmt: skip
     table = DataTable(["policies", "difference", "effective decisions", "verdict"], rows, left=4)
     differences = [c.difference for c in evaluation.comparisons]
-    lines = _list_caveats(differences) + _explain_gaps(differences)
+    above = _list_caveats([result.value for _, result in _with_recommendations(evaluation)])
+    lines = [line for line in _list_caveats(differences) if line not in above] + _explain_gaps(differences)
     yield Section("Paired differences", lines, table)
 
 

@@ -14,6 +14,7 @@ from windvane.logs.row_problems import ProblemCount
 from windvane.logs.soundness import propensity_questions as propensities
 from windvane.logs.soundness import row_questions as rows
 from windvane.logs.soundness.log_columns import LogColumns, collect_columns
+from windvane.logs.soundness.missing_rewards import check_missing_rewards
 from windvane.logs.soundness.verdicts import ArmCheck, CheckLine, Verdict, count
 
 TOP = 0.01  # the share of rows with the largest weights
@@ -85,13 +86,7 @@ def check(log: Log) -> LogCheck:
     weights = columns.uniform_weights()
     arms = propensities.check_arms(columns)
     lines = [
-        *rows.check_reading(problems, columns),
-        *rows.check_times(columns),
-        *rows.check_ids(columns),
-        *rows.check_repeats(columns),
-        *rows.check_rewards(columns),
-        *rows.check_reward_order(columns),
-        *rows.check_delays(columns),
+        *_check_rows(problems, columns),
         *propensities.check_propensities(columns),
         *propensities.check_weights(weights),
         *propensities.check_each_arm(arms, columns),
@@ -115,12 +110,40 @@ def check(log: Log) -> LogCheck:
     )
 
 
+def _check_rows(problems: Sequence[ProblemCount], columns: LogColumns) -> list[CheckLine]:
+    """Return the lines about the rows, which do not depend on propensities."""
+    return [
+        *rows.check_reading(problems, columns),
+        *rows.check_times(columns),
+        *rows.check_ids(columns),
+        *rows.check_repeats(columns),
+        *rows.check_rewards(columns),
+        *rows.check_reward_order(columns),
+        *rows.check_delays(columns),
+        *check_missing_rewards(columns),
+    ]
+
+
+def find_row_errors(log: Log) -> list[CheckLine]:
+    """Return the errors of a log that matter although propensities are not used, such as repeated or sorted rows.
+
+    Examples
+    --------
+    >>> from windvane.logs import from_arrays
+    >>> log = from_arrays([[[1.0]]] * 400, [0] * 400, [1.0] * 200 + [0.0] * 200)
+    >>> [line.question for line in find_row_errors(log)]
+    ['Are rewards in the order of decisions?']
+    """
+    lines = _check_rows(list(getattr(log, "problems", ())), collect_columns(log))
+    return [line for line in lines if line.verdict == "error"]
+
+
 def _answer(worst: Verdict, lines: Sequence[CheckLine], columns: LogColumns) -> str:
     size = count(len(columns), "row")
     if worst == "ok":
         return f"The log is sound: {size}, no problems found."
     bad = [line for line in lines if line.verdict == worst]
-    first = f"{bad[0].question} {bad[0].finding[:1].upper()}{bad[0].finding[1:]}"
+    first = bad[0].phrase()
     more = f" (and {count(len(bad) - 1, 'more ' + worst)})" if len(bad) > 1 else ""
     if worst == "error":
         return f"The log is not sound. {first}{more}."

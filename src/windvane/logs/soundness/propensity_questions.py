@@ -42,8 +42,8 @@ def check_propensities(columns: LogColumns) -> list[CheckLine]:
         return [CheckLine(question, "warning", "no", advice)]
     lines = []
     if not known.all():
-        finding = f"not in {count(int((~known).sum()), 'row')}"
-        advice = "record it in every row; rows without it cannot be used to evaluate policies"
+        finding = f"missing in {count(int((~known).sum()), 'row')}: used for drift, not for evaluating policies"
+        advice = "record the probability of the arm that was played in every row"
         lines.append(CheckLine(question, "warning", finding, advice))
     elif (p == 1.0).all() and (columns.count > 1).any():
         finding = "every propensity is 1: the log is deterministic"

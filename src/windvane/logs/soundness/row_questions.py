@@ -9,7 +9,8 @@ import numpy as np
 
 from windvane.agent.memory import describe_seconds
 from windvane.arguments import Index, Mask
-from windvane.logs.row_problems import NOT_IN_ORDER, REPEATED_ID, ProblemCount
+from windvane.logs.reward_order import measure_order
+from windvane.logs.row_problems import MISSING_PROBABILITY, NOT_IN_ORDER, REPEATED_ID, ProblemCount
 from windvane.logs.soundness.log_columns import LogColumns
 from windvane.logs.soundness.verdicts import CheckLine, Verdict, count
 
@@ -20,7 +21,7 @@ UNEVEN = 0.01  # difference of median delays, as a share of the log, from which 
 FEW_REPEATS = 5  # pairs of equal rows at the same time that are not worth a warning
 OWN_TIME = 0.8  # share of different rows with a time of their own
 MORE_ALIKE = 2.0  # times as often as rows at different times: rows at the same time may be of one visitor
-SORTED = 0.05  # of the changes between kinds of rewards in random order: only a change from 2 % to 98 % has as few
+SORTS = "no need to sort the file: drift and replay sort the rows by time; other tools may not"
 SERIOUS = 0.01  # a log with more than this share of rows left out, or repeated, is not sound
 
 
@@ -28,7 +29,7 @@ def check_reading(problems: Sequence[ProblemCount], columns: LogColumns) -> list
     """Check whether every row could be read."""
     question = "Can every row be read?"
     problems = [
-        problem for problem in problems if problem.kind not in (REPEATED_ID, NOT_IN_ORDER)
+        problem for problem in problems if problem.kind not in (REPEATED_ID, NOT_IN_ORDER, MISSING_PROBABILITY)
     ]  # other questions cover these
     if not problems:
         return [CheckLine(question, "ok", f"all {len(columns):,} rows were read")]
@@ -56,8 +57,8 @@ def check_times(columns: LogColumns) -> list[CheckLine]:
         finding = f"{count(missing, 'row')} without a time"
         return [CheckLine(question, "error", finding, "record the time of every decision")]
     if backwards:
-        finding, advice = f"{count(backwards, 'row')} earlier than a row before", "sort the log by time"
-        return [CheckLine(question, "warning", finding, advice)]
+        finding = f"{count(backwards, 'row')} earlier than a row before"
+        return [CheckLine(question, "warning", finding, SORTS)]
     finding = f"yes, over {describe_seconds(float(np.ptp(time)))}"
     if (first := float(time[0])) >= COUNTER:  # a wrong unit shows as a wrong date
         finding += f" from {datetime.fromtimestamp(first, UTC):%Y-%m-%d %H:%M} UTC on"
@@ -97,7 +98,8 @@ def check_repeats(columns: LogColumns) -> list[CheckLine]:
     chance = pairs * (alike + 3.0 * np.sqrt(alike) + 3.0) / compared  # at most, by three standard errors
     question = "Is every row recorded once?"
     if equal <= MORE_ALIKE * chance + FEW_REPEATS:
-        return [CheckLine(question, "ok", "yes")] if columns.id_hash is None else []
+        advice = "log an id with each decision: without one, a repeat with another time is not seen"
+        return [CheckLine(question, "ok", "no exact repeats", advice)] if columns.id_hash is None else []
     repeated = int((~is_new).sum())
     finding = f"no: {count(repeated, 'row')} equal to an earlier one in time, context, arm and reward"
     advice = "a decision that is logged twice counts twice: keep only the first"
@@ -115,21 +117,15 @@ def check_reward_order(columns: LogColumns) -> list[CheckLine]:
     """Check whether rewards of one kind are all in one part of the log, as they are after sorting by reward."""
     known = ~np.isnan(columns.reward)
     order = np.argsort(columns.time[known], kind="stable") if columns.has_times else slice(None)
-    is_high = columns.reward[known] > columns.reward[known].min(initial=np.inf)
-    high = int(is_high.sum())
-    if min(high, len(is_high) - high) < FEW_OUTCOMES:
+    in_file, in_time = (measure_order(each) for each in (columns.reward[known], columns.reward[known][order]))
+    if in_file is None or in_time is None:
         return []
-    expected = 2.0 * high * (len(is_high) - high) / len(is_high)
-    found = [int((np.diff(some.astype(int)) != 0).sum()) for some in (is_high, is_high[order])]
     question = "Are rewards in the order of decisions?"
-    if min(found) >= SORTED * expected:
+    if not in_file.is_sorted and not in_time.is_sorted:
         return [CheckLine(question, "ok", "yes, they are not sorted by their size")]
-    finding = (
-        f"the rows are sorted by reward: {count(min(found), 'change', 'changes')} between the lowest reward and others "
-        f"from row to row, and about {expected:,.0f} in random order"
-    )
-    if found[1] >= SORTED * expected:
-        return [CheckLine(question, "warning", f"{finding}; sorted by time, they are not", "sort the log by time")]
+    finding = f"the rows are sorted by reward: {min(in_file, in_time)}"
+    if not in_time.is_sorted:
+        return [CheckLine(question, "warning", f"{finding}; sorted by time, they are not", SORTS)]
     advice = "restore the order of the decisions: in this order, every analysis of drift and of learning is wrong"
     return [CheckLine(question, "error", finding, advice)]
 

@@ -19,6 +19,10 @@ class CheckLine:
     finding: str
     advice: str = ""
 
+    def phrase(self) -> str:
+        """Return the question and its finding as a sentence, without the full stop."""
+        return f"{self.question} {self.finding[:1].upper()}{self.finding[1:]}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArmCheck:
