@@ -60,9 +60,9 @@ def test_the_groups_are_arms_and_cells() -> None:
 def test_cells_that_differ_in_a_number_that_is_0_have_different_names() -> None:
     vectors = np.array([[1.0, 0.5], [1.0, 0.0], [0.0, 0.5]])
     rows = read_rows(from_arrays(vectors[:, None].repeat(50, axis=0), [0] * 150, [1.0, 0.0] * 75))
-    schema = LogSchema(**vars(rows.schema) | {"arms": ("a",), "names": ("a: device = phone", "hour")})
+    schema = LogSchema(**vars(rows.schema) | {"arms": ("a",), "names": ("a: device = phone", "a: hour")})
     (cells,) = list_partitions(replace(rows, schema=schema))
-    assert sorted(cells.labels) == ["a", "a: device = phone", "a: device = phone, hour = 0"]
+    assert sorted(cells.labels) == ["a", "a: device = phone", "a: device = phone, hour encoded as 0"]
 
 
 def test_dense_vectors_have_no_groups_and_too_many_groups_are_left_out() -> None:

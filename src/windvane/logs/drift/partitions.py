@@ -59,8 +59,9 @@ def _distinguish(labels: list[str], rows: RewardedRows, is_used: Mask) -> tuple[
     names = []
     for label, used in zip(labels, is_used, strict=True):
         alike = is_used[[other == label for other in labels]]
-        zeros = [f"{rows.schema.names[j]} = 0" for j in np.flatnonzero(alike.any(axis=0) & ~used)]
-        names.append(", ".join([label, *zeros]))
+        arm = label.partition(": ")[0]
+        zeros = [rows.schema.names[j].removeprefix(f"{arm}: ") for j in np.flatnonzero(alike.any(axis=0) & ~used)]
+        names.append(", ".join([label, *(f"{name} encoded as 0" for name in zeros)]))
     return tuple(names)
 
 
