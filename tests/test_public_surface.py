@@ -13,6 +13,7 @@ from pathlib import Path
 import generate
 import pytest
 from blocks import replace_block
+from leaderboards import write_regrets
 from mypy import api
 
 import windvane
@@ -58,6 +59,16 @@ def test_every_registered_policy_is_declared(package: str, lines: list[str]) -> 
 def test_names_of_policies_are_also_names_of_the_package() -> None:
     missing = set(declared("windvane.policies")) - set(declared("windvane"))
     assert not missing, f"missing in {STUBS['windvane']}: from .policies import {', '.join(sorted(missing))}"
+
+
+def test_the_least_regret_of_an_environment_is_bold() -> None:
+    """That of the oracle, which is 0, is not counted; a policy that is not shown may have the least."""
+    regrets = {"Oracle": 0.0, "A": 2.4, "B": 2.3, "C": 1.0}
+    rows = [{"policy": name, "regret": regret} for name, regret in regrets.items()]
+    all_of_them = write_regrets([{"environment": "one", "policies": rows[:3]}], ["A", "B"])
+    without_the_best = write_regrets([{"environment": "one", "policies": rows}], ["A", "B"])
+    assert all_of_them.splitlines()[-1] == "| one | 2 | **2** |"
+    assert without_the_best.splitlines()[-1] == "| one | 2 | 2 |"
 
 
 def test_what_is_generated_is_up_to_date() -> None:

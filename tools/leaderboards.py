@@ -54,11 +54,11 @@ def write_leaderboard(standings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_regrets(environments: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return the mean final regrets of some policies, the least of all policies in bold."""
+    """Return the mean final regrets of some policies, the least of all policies but the oracle in bold."""
     rows = [["environment", *columns]]
     for environment in environments:
         regrets = {entry["policy"]: entry["regret"] for entry in environment["policies"]}
-        best = min(regrets, key=regrets.__getitem__)
+        best = min(regrets.keys() - {"Oracle"}, key=regrets.__getitem__)
         shown = [f"**{regrets[name]:.0f}**" if name == best else f"{regrets[name]:.0f}" for name in columns]
         rows.append([environment["environment"], *shown])
     return table(rows)
