@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from river import bandit, stats
 
+from support.refusals import rejects
 from windvane import BVDGLMUCB, Agent, ArgumentError
 from windvane.river import AgentPolicy
 
@@ -120,6 +121,16 @@ def test_a_reward_belongs_to_the_last_pull_with_its_context() -> None:
     policy.update("only", {"x": 0.0}, 1.0)  # once more: its first pull was replaced by the later one
     counts = policy.learner.info().counts
     assert (counts.rewards, counts.history_rows) == (1, 1)
+
+
+def test_a_reward_that_is_refused_changes_nothing() -> None:
+    policy = AgentPolicy(Agent(features={"shared": {"hour": (0, 24)}, "arms": ["a", "b"]}))
+    arm = policy.pull(["a", "b"], context={"hour": 3})
+    with rejects("value"):
+        policy.update(arm, {"hour": 3}, 5.0)
+    policy.update(arm, {"hour": 3}, 1.0)
+    counts = policy.learner.info().counts
+    assert (counts.pending, counts.rewards, counts.history_rows) == (0, 1, 0)
 
 
 def test_a_reward_that_comes_too_late_is_not_learned() -> None:

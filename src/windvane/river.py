@@ -65,7 +65,8 @@ class AgentPolicy(bandit.base.ContextualPolicy):
         self._decisions: dict[tuple[Any, ...], str] = {}
 
     def _pull(self, arm_ids: Sequence[Name], context: Mapping[str, Any] | None = None) -> Name:
-        decision = self.learner.decide(list(arm_ids), context=context)
+        arm_ids = list(arm_ids)
+        decision = self.learner.decide(arm_ids, context=context)
         key = _make_key(decision.arm, context)
         self._decisions.pop(key, None)  # the latest comes last
         self._decisions[key] = decision.id
@@ -77,13 +78,15 @@ class AgentPolicy(bandit.base.ContextualPolicy):
         """Learn a reward: ``update(arm, context, reward)``, or ``update(arm, reward)`` without a context."""
         *rest, reward = context_and_reward
         context = rest[0] if rest else None
-        decision = self._decisions.pop(_make_key(arm_id, context), None)
+        key = _make_key(arm_id, context)
+        decision = self._decisions.get(key)
         if decision is None:
             contexts = None if context is None else [context]
             self.learner.history([reward], contexts=contexts, arms=[arm_id])
         else:
             with contextlib.suppress(UnknownDecisionError):  # closed long ago: too late, as after any timeout
                 self.learner.reward(decision, reward)
+            del self._decisions[key]  # a reward that is refused changes nothing
         super().update(arm_id, context, reward)
 
 

@@ -30,7 +30,7 @@ OBJECTS = st.none() | st.lists(st.dictionaries(NAMES, VALUES, max_size=4), max_s
 
 @given(OBJECTS, st.lists(OBJECTS, min_size=1, max_size=4), st.sets(st.integers(0, 3)))
 def test_any_features_become_a_decision_or_a_problem(contexts: Any, actions: list[Any], excluded: set[int]) -> None:
-    """What is built has a value for every declared field, and the agent takes it unless a number is a text."""
+    """What is built has a value for every declared field, and the agent takes it; a text is no number."""
     body = {
         "contextFeatures": contexts, "actions": [{"id": f"n{i}", "features": each} for i, each in enumerate(actions)],
         "excludedActions": [f"n{i}" for i in excluded],
@@ -41,17 +41,45 @@ def test_any_features_become_a_decision_or_a_problem(contexts: Any, actions: lis
         assert caught.value.errors[0]["pointer"] == "#/excludedActions"
         return
     request = parse_rank(json.dumps(body).encode())
-    arms, context = requests.parse_decision(build_decision(request, FEATURES))
+    try:
+        built = build_decision(request, FEATURES)
+    except Problem as error:
+        problem = error
+    else:
+        problem = None
+    if problem is not None:
+        assert has_text([contexts, actions])
+        assert problem.errors[0]["pointer"].startswith(("#/contextFeatures/", "#/actions/"))
+        return
+    arms, context = requests.parse_decision(built)
     assert context.keys() == {"a", "b.c", "kind"}
     assert list(arms) == [f"n{i}" for i in range(len(actions)) if i not in excluded]
     assert all(own.keys() == {"size", "d.0"} for own in arms.values())
     texts = [value for fields in (context, *arms.values()) for name, value in fields.items() if name in ("kind", "d.0")]
     assert set(texts) <= {"x", "1", "other"}
-    numbers = [
-        value for fields in (context, *arms.values()) for name, value in fields.items() if name in ("a", "b.c", "size")
-    ]
-    if not any(isinstance(value, str) for value in numbers):
-        assert FEATURES.vectors(context, arms).shape == (len(arms), FEATURES.dim)
+    assert FEATURES.vectors(context, arms).shape == (len(arms), FEATURES.dim)
+
+
+def has_text(values: Any) -> bool:
+    """Whether there is a text somewhere in plain data."""
+    if isinstance(values, dict | list):
+        return any(map(has_text, values.values() if isinstance(values, dict) else values))
+    return isinstance(values, str)
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "1" + 400 * "0", '"old"'])
+def test_what_is_no_finite_number(value: str) -> None:
+    raw = '{"actions": [{"id": "one"}], "contextFeatures": [{"b": {"c": VALUE}}]}'.replace("VALUE", value)
+    with pytest.raises(Problem) as caught:
+        build_decision(parse_rank(raw.encode()), FEATURES)
+    assert caught.value.errors[0]["pointer"] == "#/contextFeatures/b.c"
+
+
+def test_the_id_of_an_event_has_no_slash() -> None:
+    """Its reward could not be sent."""
+    with pytest.raises(Problem) as caught:
+        parse_rank(b'{"actions": [{"id": "one"}], "eventId": "a/b"}')
+    assert caught.value.errors[0]["pointer"] == "#/eventId"
 
 
 @given(st.integers(1, 6), st.sets(st.integers(0, 5)), st.floats(0, 1), st.integers(0, 5), st.integers(0, 5))

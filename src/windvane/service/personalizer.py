@@ -10,6 +10,7 @@ declared; so is a value that is not declared.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -83,6 +84,8 @@ def parse_rank(raw: bytes) -> RankRequest:
     ids = [action.id for action in request.actions]
     if len(set(ids)) < len(ids):
         raise invalid(ArgumentError("actions", ids, "actions with different ids"))
+    if "/" in (request.eventId or ""):  # its reward is sent to a path that has the id
+        raise invalid(ArgumentError("eventId", request.eventId, "a text without a slash"))
     if not set(ids) - set(request.excludedActions or ()):
         raise invalid(ArgumentError("excludedActions", request.excludedActions, "some, but not all, of the actions"))
     return request
@@ -150,7 +153,9 @@ def _fit_value(field: DeclaredField, value: Any, path: Path) -> Any:
     if field.values is None:
         if value is None:
             return 0.0 if field.low is None or field.high is None else (field.low + field.high) / 2.0
-        return float(value) if isinstance(value, bool) else value
+        if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+            raise ArgumentError(path, value, "a finite number")
+        return float(value)
     text = value if isinstance(value, str) else json.dumps(value)
     if value is not None and text in field.values:
         return text

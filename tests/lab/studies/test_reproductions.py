@@ -440,6 +440,9 @@ def test_the_report_of_several_horizons_has_them_side_by_side(joined: Results) -
 def test_options_that_a_paper_does_not_have_are_refused() -> None:
     with rejects("horizon"):
         read_reproduction("cheung2019").build_specs(horizon=100)
+    with rejects("horizon", value=5000):
+        read_reproduction("baudry2021-bernoulli").build_specs(horizon=5000)
+    assert read_reproduction("baudry2021-bernoulli").build_specs(horizon=5001)[0].horizon == 5001
     with rejects("arms"):
         read_reproduction("russac2019").build_specs(arms="ball")
     with rejects("paper"):

@@ -167,7 +167,7 @@ def test_declared_arms_need_no_features(service: Local) -> None:
         ({"eventId": "x" * 201}, "#/eventId"), ({"eventId": 7}, "#/eventId"),
         ({"excludedActions": [action["id"] for action in ACTIONS]}, "#/excludedActions"),
         ({"contextFeatures": "Morning"}, "#/contextFeatures"),
-        ({"contextFeatures": [{"user": {"age": "old"}}]}, "#/context/user.age"),
+        ({"contextFeatures": [{"user": {"age": "old"}}]}, "#/contextFeatures/user.age"),
     ],
 )  # fmt: skip
 def test_bad_requests(service: Local, changes: dict[str, Any], target: str) -> None:

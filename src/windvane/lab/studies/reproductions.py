@@ -169,6 +169,11 @@ class Reproduction:
             groups[own.index(place)].append(EnvironmentSpec(**fields, arms=law))
         if horizon is not None and len(self.horizons) > 1:
             raise ArgumentError("horizon", horizon, f"omitted for {self.name}, which has several")
+        last_jump = max((jump for fields in self.environments for jump in fields["drift"].get("times", ())), default=1)
+        if horizon is not None and horizon < last_jump:
+            raise ArgumentError(
+                "horizon", horizon, f"at least {last_jump:,} for {self.name}, the round of its last jump"
+            )
         known = [policy for policy in self.policies if _is_known(policy)]
         specs = []
         for (T, settings), environments in zip(own, groups, strict=True):
