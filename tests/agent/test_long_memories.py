@@ -1,5 +1,11 @@
 """Agents whose estimator expands old observations: saved and loaded at every step of a long life."""
 
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,3 +38,30 @@ def test_a_loaded_agent_decides_the_same_with_late_rewards_and_a_new_arm(policy:
             anchored += int(agent.policy.estimator.record["anchored"].any())
             agent = loaded
     assert anchored > 20
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        ("UCB-GLM", {"horizon": 1000, "S": 20.0}),  # its ridge is 1e-6 c_mu, and c_mu is 2e-9 here
+        ("GLM-UCB", {"lam": 1e-14}),
+        ("OFUGLB-e", {"lam": 1e-17}),
+        ("GLM-TS", {"lam": 1e-20, "horizon": 1000}),  # rounding decides where the root is
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_agents_with_next_to_no_regularisation_are_loaded(
+    policy: str, settings: dict[str, Any], seed: int, tmp_path: Path
+) -> None:
+    """Rewards are separable at times, so the estimate is far away and rounding moves it."""
+    features = {"by_arm": {"hour": (0, 24)}, "arms": ["a", "b", "c"]}
+    agent, rng = Agent(features=features, policy=policy, seed=seed, **settings), random.Random(seed)
+    for _ in range(40):
+        decision = agent.decide(context={"hour": rng.uniform(0, 24)})
+        agent.reward(decision, float(rng.random() < 0.5))
+    agent.decide(context={"hour": 3.0})
+    agent.save(tmp_path / "a.windvane")
+    loaded = Agent.load(tmp_path / "a.windvane")
+    for hour in range(24):
+        first, second = (each.decide(context={"hour": float(hour)}) for each in (agent, loaded))
+        assert (first.arm, first.prediction) == (second.arm, second.prediction)

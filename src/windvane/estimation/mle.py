@@ -56,6 +56,7 @@ from windvane.estimation.base import Estimator, check_finite, shape_error
 from windvane.estimation.expansion import Expansion
 from windvane.estimation.forgetting import NEVER, Forgetting
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
+from windvane.kernels.linalg import ROUNDING
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
 from windvane.links import Link
@@ -242,8 +243,14 @@ class MaximumLikelihoodEstimator(Estimator):
             rows = fields["history"][lane, :, : fields["count"][lane]]
             X, w = rows[: self.dim], rows[self.dim] * fields["scale"][lane]
             z = theta @ X
-            g = X @ (w * self.link.mean(z)) + ridges[lane] * theta
+            means = w * self.link.mean(z)
+            g = X @ means + ridges[lane] * theta
             H = (X * (w * self.link.slope(z))) @ X.T + ridges[lane] * np.eye(self.dim)
+            least = np.linalg.eigvalsh(H)[0]
+            if least <= ROUNDING * np.trace(H):  # rounding decides where the root is
+                continue
+            # A small ridge magnifies the rounding of g and b, here and where theta_hat was computed.
+            rounding = 2.0 * ROUNDING * (np.linalg.norm(b) + np.abs(means).sum() * self.L) / least
             distance = np.linalg.norm(np.linalg.solve(H, g - b))
-            if not distance <= ROOT_CHECK * (1.0 + np.linalg.norm(theta)) + fields["error"][lane]:
+            if not distance <= ROOT_CHECK * (1.0 + np.linalg.norm(theta)) + fields["error"][lane] + rounding:
                 raise refuse(path, "dense", theta, f"the root for its history, in lane {lane}")
