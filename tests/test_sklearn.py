@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -252,3 +252,14 @@ def test_a_refused_batch_changes_nothing() -> None:
         with pytest.raises(ValueError):
             model.partial_fit(rows, target)
     assert pickle.dumps(model) == before
+
+
+def test_rows_of_very_different_lengths_are_warned_of() -> None:
+    """Doubles cannot hold what both kinds of rows contribute, so the coefficients cannot be found."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
+    lengths = np.where(np.arange(200) < 100, 1.0, 1e15)[:, None]
+    with pytest.warns(ConvergenceWarning, match="scale its columns"):
+        WeightedGLMClassifier().fit(X * lengths, y)
+    WeightedGLMClassifier().fit(X * np.sqrt(lengths), y)  # without a warning, which would be an error here

@@ -17,6 +17,7 @@ This module needs the package scikit-learn: ``pip install 'windvane[sklearn]'``.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from windvane.state import check, save, swap
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 except ModuleNotFoundError as error:
@@ -41,6 +43,7 @@ except ModuleNotFoundError as error:
 # such that S L is this constant: the regularisation then does not depend on the longest row.
 REACH = 1.0
 TOLERANCE = 1e-9  # bound on the effect of rows that are dropped, or represented by an expansion, on the parameter
+IMPRECISE = 0.01  # a larger bound on the error of <x, coef> for the longest row is worth a warning
 GROWTH = 2.0  # a row that is longer than all before makes room for longer ones
 
 
@@ -103,6 +106,9 @@ class _WeightedGLM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 estimator.age(1.0)
             estimator.absorb(point, target, ages, weight, everywhere)
         theta = estimator.solve()
+        if isinstance(estimator, MaximumLikelihoodEstimator) and (estimator.root_error * estimator.L).max() > IMPRECISE:
+            text = "the coefficients are imprecise, because rows of X are of very different lengths; scale its columns"
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
         self._coefficients, self._intercepts = theta, np.zeros(lanes)
         if self.fit_intercept:
             self._coefficients, self._intercepts = theta[:, :-1].copy(), self.intercept_scaling * theta[:, -1]
