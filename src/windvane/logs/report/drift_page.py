@@ -15,7 +15,7 @@ from windvane.lab.figures.description import Axis, Figure, Mark, Panel, Series, 
 from windvane.lab.figures.style import BETTER, INK, WORSE
 from windvane.logs.drift.diagnosis import DriftDiagnosis
 from windvane.logs.drift.evidence import NO_DRIFT, UNKNOWN, GroupEvidence
-from windvane.logs.evaluation.estimates import PolicyComparison
+from windvane.logs.evaluation.estimates import Estimate, PolicyComparison
 from windvane.logs.log import LogSchema
 from windvane.logs.report.detector_section import describe_detectors
 from windvane.logs.report.drift_findings import describe_change_points, describe_features, describe_what
@@ -157,17 +157,9 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
     if rate is not None:
         lines.append(NO_RATE if is_stepwise else RATES)
     if value is not None:
-        worth = value.difference
-        ends = [worth.value, worth.low, worth.high]
-        rows.append(
-            ["reward lost by never forgetting (per decision)", *("–" if x is None else f"{x:.3g}" for x in ends)]
-        )
-        count, name = worth.effective_sample_size, "Reward lost by never forgetting"
-        if worth.value is None:
-            lines.append(f"{name}: cannot be answered, because {worth.reason}.")
-        else:
-            size = "" if count is None else f" ({count:,.0f} effective decisions)"
-            lines.append(f"{name}: {worth.estimand}{size}; {worth.caveat}.")
+        row, line = _describe_worth(value.difference)
+        rows.append(row)
+        lines.append(line)
     level = f"{100.0 * (1.0 - diagnosis.alpha):.3g} %"
     interval = "95 % intervals" + ("." if value is None or level == "95 %" else f"; of the reward: {level}.")
     table = DataTable(["", "estimate", "low", "high"], rows, interval)
@@ -179,6 +171,17 @@ def _describe_memory(diagnosis: DriftDiagnosis, value: PolicyComparison | None) 
         _draw_losses(diagnosis), "Chart: the log loss of predictions by the memory of the model.", caption
     )
     yield Section("How much memory", lines, table, [picture])
+
+
+def _describe_worth(worth: Estimate) -> tuple[list[str], str]:
+    """Return the row of what forgetting is worth in rewards, and a line about it."""
+    name, count = "Reward lost by never forgetting", worth.effective_sample_size
+    ends = ["–" if x is None else f"{x:.3g}" for x in (worth.value, worth.low, worth.high)]
+    row = ["reward lost by never forgetting (per decision)", *ends]
+    if worth.value is None:
+        return row, f"{name}: cannot be answered, because {worth.reason}."
+    size = "" if count is None else f" ({count:,.0f} effective decisions)"
+    return row, f"{name}: {worth.estimand}{size}; {worth.caveat}."
 
 
 def _draw_losses(diagnosis: DriftDiagnosis) -> Figure:
