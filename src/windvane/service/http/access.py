@@ -164,8 +164,7 @@ class Access:
             if names := [one[key].name for key in one if key not in other]:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
         if has_tokens != self._has_tokens:
-            level, state = (logging.INFO, "on") if has_tokens else (logging.WARNING, "off")
-            log.log(level, "authentication was turned %s", state)
+            log.info("authentication was turned %s", "on" if has_tokens else "off")
 
     def authenticate(self, authorization: str | None, address: str, *, is_forwarded: bool = False) -> Token | None:
         """Return the token of a request, None if it needs none, or raise."""
